@@ -1,0 +1,66 @@
+# Every check of the project, by one name each. `make help` lists them.
+
+SHELL := bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+
+STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
+
+# Systems the module must build for. The first is what the tests run on.
+SYSTEMS := linux darwin windows
+
+# Every Go module but the root: comparison code with dependencies of its own.
+OTHER_MODULES := $(patsubst %/go.mod,%,$(wildcard */go.mod */*/go.mod))
+
+# How long one test binary may take; a soak multiplies the doses, so it gets longer.
+TIMEOUT := 8m
+SOAK_TIMEOUT := 3h
+# How long each fuzz target runs in a soak.
+FUZZTIME := 3m
+
+.PHONY: help
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+.PHONY: test
+test: tools lint ## every check: format, vet, staticcheck, all tests with the race detector
+	@echo '== go test -race'
+	@go test -race -shuffle=on -timeout $(TIMEOUT) -json ./... | go run ./scripts/testreport
+
+.PHONY: lint
+lint: fmt vet modules ## the checks that run no test
+	@echo '== staticcheck'
+	@go run $(STATICCHECK) ./...
+
+.PHONY: fmt
+fmt: ## fail when a file is not formatted
+	@echo '== gofmt'
+	@files=$$(gofmt -l .); if [ -n "$$files" ]; then \
+	  echo "not formatted; run gofmt -w on:"; echo "$$files"; exit 1; fi
+
+.PHONY: vet
+vet: ## go vet for every system, and a tidy go.mod
+	@for os in $(SYSTEMS); do echo "== go vet, GOOS=$$os"; GOOS=$$os go vet ./...; done
+	@echo '== go mod tidy -diff'
+	@go mod tidy -diff
+
+.PHONY: modules
+modules: ## vet and build the other modules of the repository
+	@for dir in $(OTHER_MODULES); do echo "== go vet and go build, $$dir"; \
+	  (cd $$dir && go vet ./... && go build -o /dev/null ./...); done
+
+.PHONY: tools
+tools: ## install the programs that the tests start, or say what to install
+	@echo '== programs that the tests start'
+	@scripts/tools
+
+.PHONY: soak
+soak: tools ## full doses: long tests, then minutes of every fuzz target
+	@echo '== go test -race, full doses'
+	@LATCHKEY_SOAK=1 go test -race -shuffle=on -count=1 -timeout $(SOAK_TIMEOUT) -json ./... | go run ./scripts/testreport
+	@scripts/fuzz $(FUZZTIME)
+
+.PHONY: bench
+bench: tools ## measure against peers; writes docs/benchmarks.md
+	@if [ ! -f bench/go.mod ]; then echo "make bench: there is no bench module in this tree"; exit 1; fi
+	@cd bench && go run .

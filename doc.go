@@ -1,0 +1,16 @@
+// Package latchkey is the map of a module for shared mutable state that stays correct: between goroutines, between
+// processes, between machines. The package itself holds nothing; import what the table points at.
+//
+// # Choose
+//
+//	you need                                            take
+//	only one process, or N of them, may do this at a    package lease; the service that suits:
+//	time, and what it writes can be told from what a      leaselocal    in this process, durable with a directory
+//	slower one wrote before                               leaseremote   a broker over TCP or a unix socket
+//
+// # Rules that hold everywhere
+//
+// A number settles every argument: a lease carries a fencing token that only rises, and the protected resource refuses
+// whoever holds an older one. Nothing is silently wrong: a lost lease cancels a context, and an outcome that nobody
+// can know is an error that says so. Nothing is acknowledged before it is as durable as was asked.
+package latchkey
