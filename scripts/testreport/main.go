@@ -19,7 +19,6 @@ type event struct {
 	Package     string
 	ImportPath  string // of a build, where Package is empty
 	Test        string
-	Elapsed     float64 // seconds
 	Output      string
 	FailedBuild string
 }
@@ -108,8 +107,7 @@ func (r *report) endPackage(e event) {
 				r.print(k)
 			}
 		}
-		r.print(whole)
-		fmt.Fprintf(r.out, "FAIL\t%s\t%.3fs\n", e.Package, e.Elapsed)
+		r.print(whole) // ends in the line "FAIL", package, time
 	} else {
 		r.printLast(whole)
 	}
@@ -145,7 +143,7 @@ func (r *report) close() bool {
 		fmt.Fprintf(r.out, "%d package(s) failed\n", r.broken)
 	}
 	fmt.Fprintf(r.out, "%d passed, %d failed, %d skipped\n", r.passed, r.failed, r.skipped)
-	if r.passed+r.failed == 0 {
+	if r.passed+r.failed+r.broken == 0 {
 		fmt.Fprintln(r.out, "no test ran: that is a failure")
 		return false
 	}
