@@ -1,0 +1,185 @@
+package lease
+
+import (
+	"context"
+	"math/rand/v2"
+	"time"
+)
+
+// passedLocked says why the hold is over by this side's own reckoning, or nil.
+// The deadline is read before the session's id: a session that is replaced
+// under the same value changes both, so that the new deadline never vouches for
+// a hold of the old session.
+func (h *Held) passedLocked(now time.Time) error {
+	until := SafeUntil(h.lease, h.link.session)
+	if !h.lease.Detached && h.link.session.ID() != h.session {
+		return &Error{Code: ErrSessionLost, Op: "hold", Key: h.key, Reason: "the service ended the session"}
+	}
+	if until.IsZero() || now.Before(until) {
+		return nil
+	}
+	own := h.lease.Deadline
+	if h.failures > 0 || !h.sentAt.IsZero() || own.IsZero() || now.Before(own.Add(-Margin(h.lease.TTL))) {
+		return &Error{Code: ErrServiceGone, Op: "hold", Key: h.key,
+			Reason: "not confirmed by the service up to its deadline", Cause: h.trouble}
+	}
+	return &Error{Code: ErrExpired, Op: "hold", Key: h.key,
+		Reason: "its deadline passed; it reached its longest hold, or this process stood still"}
+}
+
+func (h *Held) stopLocked() {
+	if h.timer != nil {
+		h.timer.Stop()
+	}
+}
+
+// armLocked sets the timer to the next thing to do: the deadline, the next
+// renewal, or the moment from which the one in flight is late.
+func (h *Held) armLocked(now time.Time) {
+	next := SafeUntil(h.lease, h.link.session)
+	consider := func(t time.Time) {
+		if !t.IsZero() && (next.IsZero() || t.Before(next)) {
+			next = t
+		}
+	}
+	if h.sentAt.IsZero() {
+		consider(h.renewAt)
+	} else if !h.overdue {
+		consider(h.sentAt.Add(patience(h.lease.TTL)))
+	}
+	if next.IsZero() {
+		h.stopLocked()
+		return
+	}
+	if d := max(next.Sub(now), 0); h.timer == nil {
+		h.timer = time.AfterFunc(d, h.tick)
+	} else {
+		h.timer.Reset(d)
+	}
+}
+
+// tick runs on the timer's goroutine.
+func (h *Held) tick() {
+	if h.Err() != nil {
+		return
+	}
+	now := time.Now()
+	h.mu.Lock()
+	if h.phase != phaseHeld {
+		h.mu.Unlock()
+		return
+	}
+	due := h.sentAt.IsZero() && !h.renewAt.IsZero() && !now.Before(h.renewAt)
+	late := !h.sentAt.IsZero() && !h.overdue && now.Sub(h.sentAt) >= patience(h.lease.TTL)
+	if due {
+		h.sentAt, h.overdue = now, false
+	}
+	if late {
+		h.overdue = true
+		h.trouble = &Error{Code: ErrUnavailable, Op: "renew", Key: h.key, Reason: "no answer yet"}
+	}
+	trouble := h.trouble
+	h.armLocked(now)
+	h.mu.Unlock()
+	if late {
+		h.tell(trouble)
+	}
+	if due {
+		h.renew(now)
+	}
+}
+
+// renew sends one renewal. A detached hold outlives its session, so the one of
+// the moment is asked; opening one anew is bounded by the lease's own deadline.
+func (h *Held) renew(sent time.Time) {
+	ctx, stop := context.WithDeadline(h.ctx, h.Deadline())
+	defer stop()
+	k, err := h.c.session(ctx)
+	if err != nil {
+		h.renewed(sent, Lease{}, err)
+		return
+	}
+	k.session.Do(Command{Verb: Renew, ID: h.id}, func(l Lease, err error) { h.renewed(sent, l, err) })
+}
+
+// renewed takes the answer to a renewal. It runs in the service's loop.
+func (h *Held) renewed(sent time.Time, l Lease, err error) {
+	h.mu.Lock()
+	if h.phase != phaseHeld || h.sentAt != sent {
+		h.mu.Unlock()
+		return
+	}
+	now := time.Now()
+	h.sentAt = time.Time{}
+	if err == nil {
+		h.freshLocked(sent, l)
+		h.mu.Unlock()
+		return
+	}
+	if code := lossBy(err); code != "" {
+		h.mu.Unlock()
+		h.lose(&Error{Code: code, Op: "hold", Key: h.key, Reason: "the service does not know the hold any more", Cause: err})
+		return
+	}
+	h.renewAt = now.Add(pause(h.lease.TTL, h.failures))
+	h.failures++
+	h.trouble = err
+	h.armLocked(now)
+	h.mu.Unlock()
+	h.tell(err)
+}
+
+// extended takes the answer to a renewal that the caller asked for.
+func (h *Held) extended(sent time.Time, l Lease) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.phase == phaseHeld {
+		h.freshLocked(sent, l)
+	}
+}
+
+// freshLocked starts the watch anew after a renewal sent at that time. The next
+// one follows after a third of the ttl, never sooner, also when a cap on the
+// total hold keeps the deadline where it is.
+func (h *Held) freshLocked(sent time.Time, l Lease) {
+	h.failures, h.trouble = 0, nil
+	l.Waited = h.lease.Waited
+	h.lease = l
+	h.renewAt = time.Time{}
+	if l.TTL != Forever {
+		h.renewAt = sent.Add(l.TTL / 3)
+	}
+	h.armLocked(time.Now())
+}
+
+// lossBy is the loss that an answer about a hold proves, or "" when it proves
+// none and asking again can help.
+func lossBy(err error) Code {
+	switch code := CodeOf(err); code {
+	case ErrNotHeld, ErrOver:
+		return ErrExpired // a force or the session's end would have been told before
+	case ErrExpired, ErrForced, ErrSessionLost:
+		return code
+	}
+	return ""
+}
+
+func (h *Held) tell(err error) {
+	h.c.log.Warn("lease: renewal failed, trying again until the deadline", "key", h.key, "error", err)
+	if f := h.c.opts.OnRenewFailure; f != nil {
+		f(h, err)
+	}
+}
+
+// patience is how long a renewal may stay unanswered before that is reported.
+func patience(ttl time.Duration) time.Duration { return min(ttl/6, 5*time.Second) }
+
+// pause is the time before the next try of a failed renewal: doubling from a
+// thirtieth of the ttl to a sixth, within 10 ms and 5 s, with half of it at
+// random so that many holders do not come back at one moment.
+func pause(ttl time.Duration, failures int) time.Duration {
+	top := min(max(ttl/6, 10*time.Millisecond), 5*time.Second)
+	d := min(max(ttl/30, 10*time.Millisecond), time.Second)
+	d = min(d<<min(failures, 10), top)
+	return d/2 + rand.N(d/2+1)
+}
