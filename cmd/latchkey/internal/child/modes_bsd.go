@@ -1,0 +1,22 @@
+//go:build darwin || freebsd || netbsd || openbsd || dragonfly
+
+package child
+
+import (
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// Missing says what Run cannot do on this system; empty when nothing is missing.
+const Missing = "On this system the command is not killed when run itself is killed with SIGKILL."
+
+// dieWithParent does nothing: this system has no parent-death signal.
+func dieWithParent(*syscall.SysProcAttr) {}
+
+func getModes(fd int) (*unix.Termios, error) { return unix.IoctlGetTermios(fd, unix.TIOCGETA) }
+
+func setModes(fd int, m *unix.Termios) error { return unix.IoctlSetTermios(fd, unix.TIOCSETAW, m) }
+
+// adoptOrphans does nothing: orphans belong to the first process here.
+func adoptOrphans() {}

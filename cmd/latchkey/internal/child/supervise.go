@@ -1,0 +1,171 @@
+package child
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"time"
+)
+
+// How long what a command left behind in its group may take to stop by itself,
+// and how often that is looked at.
+const (
+	sweepTime = 2 * time.Second
+	sweepStep = 5 * time.Millisecond
+)
+
+// The deadline is looked at when it comes near, and every lookEvery whatever it
+// says. A look that comes frozenAfter after the one before shows that this
+// process was stopped, and the renewals with it: they get up to patience to
+// catch up.
+const (
+	lookEvery   = time.Second
+	frozenAfter = 2 * time.Second
+	patience    = 500 * time.Millisecond
+)
+
+// Run starts the command and returns when it has ended and its process group is
+// empty. The error is a *StartError, and then nothing ran; any other end is in
+// the Status.
+func Run(h Hold, o Options) (Status, error) {
+	p, err := start(o)
+	if err != nil {
+		return Status{}, startError(o.Args[0], err)
+	}
+	defer p.close()
+	s := supervisor{hold: h, options: o, process: p}
+	return s.run(), nil
+}
+
+// supervisor is the loop that decides between a command and its hold. Only the
+// goroutine in run touches it.
+type supervisor struct {
+	hold    Hold
+	options Options
+	process *process
+	asked   bool // SIGTERM was sent on account of the deadline
+	killed  bool // SIGKILL was sent
+
+	looked  time.Time // at the deadline, last
+	patient time.Time // until then the command is not asked to stop
+}
+
+// event is something that happened to the command.
+type event struct {
+	stopped os.Signal // the command was stopped by it; nil when it ended
+	status  Status
+}
+
+func (s *supervisor) run() Status {
+	timer := time.NewTimer(s.untilNext())
+	defer timer.Stop()
+	lost := s.hold.Context().Done()
+	for {
+		select {
+		case e := <-s.process.events:
+			if e.stopped == nil {
+				return s.finish(e.status)
+			}
+			s.checkDeadline()
+			s.process.onStop(e.stopped)
+		case sig := <-s.process.signals:
+			// A process that was frozen wakes up by a signal too: what the
+			// deadline says comes before anything that could let the command go
+			// on.
+			s.checkDeadline()
+			s.process.onSignal(sig)
+		case <-s.process.tick():
+			s.process.onTick()
+		case <-lost:
+			lost = nil
+			s.kill(context.Cause(s.hold.Context()).Error())
+		case <-timer.C:
+			s.checkDeadline()
+		}
+		timer.Reset(s.untilNext())
+	}
+}
+
+// untilNext is the time until the deadline has to be looked at again.
+func (s *supervisor) untilNext() time.Duration {
+	d := s.hold.Deadline()
+	if d.IsZero() || s.killed {
+		return lookEvery
+	}
+	if !s.asked {
+		d = d.Add(-s.options.Lead)
+		if d.Before(s.patient) {
+			d = s.patient
+		}
+	}
+	return min(max(time.Until(d), 0), lookEvery)
+}
+
+// checkDeadline asks the command to stop, or kills it, when it is time.
+func (s *supervisor) checkDeadline() {
+	d := s.hold.Deadline()
+	if d.IsZero() || s.killed {
+		return
+	}
+	now := time.Now()
+	left := d.Sub(now)
+	if now.Sub(s.looked) > frozenAfter && !s.looked.IsZero() {
+		// Not the renewals stood still but this process. They go on now, if the
+		// hold is still there.
+		s.patient = now.Add(min(left/2, patience))
+	}
+	s.looked = now
+	switch {
+	case left <= 0:
+		s.kill("its deadline passed without a renewal")
+	case !s.asked && left <= s.options.Lead && !now.Before(s.patient):
+		s.asked = true
+		s.report("the lock is not being renewed and ends in %v: asking the command to stop", left.Round(time.Millisecond))
+		s.process.terminate()
+	}
+}
+
+func (s *supervisor) kill(why string) {
+	if s.killed {
+		return
+	}
+	s.killed = true
+	s.process.kill()
+	s.report("the lock was lost (%s): killed the command", why)
+}
+
+// finish sees to it that nothing of the command's group outlives the lock: what
+// the command left behind would go on without it.
+func (s *supervisor) finish(st Status) Status {
+	s.process.takeTerminal(st)
+	if !s.process.groupAlive() {
+		return st
+	}
+	if !s.killed {
+		s.report("the command left processes behind: stopping them before the lock is released")
+		s.process.terminate()
+		s.await(sweepTime)
+	}
+	s.process.kill()
+	s.await(sweepTime)
+	return st
+}
+
+// await waits until the group is empty, for as long as the hold lasts and at
+// most limit. Members of the group are no children of this process, so that
+// there is nothing to wait on but their being there.
+func (s *supervisor) await(limit time.Duration) {
+	end := time.Now().Add(limit)
+	for s.process.groupAlive() && time.Now().Before(end) {
+		if d := s.hold.Deadline(); !s.killed && !d.IsZero() && time.Until(d) <= 0 {
+			return
+		}
+		time.Sleep(sweepStep)
+	}
+}
+
+func (s *supervisor) report(format string, args ...any) {
+	if s.options.Report != nil {
+		s.options.Report(fmt.Sprintf(format, args...))
+	}
+}
