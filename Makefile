@@ -27,8 +27,10 @@ help: ## list the targets
 
 .PHONY: test
 test: tools lint ## every check: format, vet, staticcheck, all tests with the race detector
-	@echo '== go test -race'
-	@go test -race -shuffle=on -timeout $(TIMEOUT) -json ./... | go run ./scripts/testreport
+	@echo '== go test -race; other modules without -race'
+	@{ go test -race -shuffle=on -timeout $(TIMEOUT) -json ./...; \
+	  for dir in $(OTHER_MODULES); do (cd $$dir && go test -shuffle=on -timeout $(TIMEOUT) -json ./...); done; \
+	} | go run ./scripts/testreport
 
 .PHONY: lint
 lint: fmt vet modules ## the checks that run no test
@@ -66,4 +68,4 @@ soak: tools ## full doses: long tests, then minutes of every fuzz target
 .PHONY: bench
 bench: tools ## measure against peers; writes docs/benchmarks.md
 	@if [ ! -f bench/go.mod ]; then echo "make bench: there is no bench module in this tree"; exit 1; fi
-	@cd bench && go run .
+	@cd bench && go run . --write ../docs/benchmarks.md

@@ -165,8 +165,14 @@ func (t *tree) undocumented(d *ast.GenDecl) []finding {
 	for _, spec := range d.Specs {
 		switch spec := spec.(type) {
 		case *ast.TypeSpec:
-			if spec.Name.IsExported() && d.Doc == nil && spec.Doc == nil {
+			if !spec.Name.IsExported() {
+				continue
+			}
+			if d.Doc == nil && spec.Doc == nil {
 				out = append(out, t.at(spec.Pos(), "doc", "exported type %s has no comment", spec.Name.Name))
+			}
+			if i, ok := spec.Type.(*ast.InterfaceType); ok {
+				out = append(out, t.silentMethods(spec.Name.Name, d.Doc.Text()+spec.Doc.Text(), i)...)
 			}
 		case *ast.ValueSpec:
 			if d.Doc != nil || spec.Doc != nil || spec.Comment != nil {
@@ -177,6 +183,21 @@ func (t *tree) undocumented(d *ast.GenDecl) []finding {
 					out = append(out, t.at(n.Pos(), "doc", "exported %s has no comment", n.Name))
 				}
 			}
+		}
+	}
+	return out
+}
+
+// silentMethods finds methods of an exported interface that no comment tells about: neither one of their own, nor that
+// of the interface, by name, nor that of the method right above.
+func (t *tree) silentMethods(of, doc string, i *ast.InterfaceType) []finding {
+	var out []finding
+	covered, last := false, 0
+	for _, m := range i.Methods.List {
+		covered = m.Doc != nil || m.Comment != nil || covered && t.line(m.Pos()) == last+1
+		last = t.line(m.End())
+		if len(m.Names) > 0 && !covered && !strings.Contains(doc, m.Names[0].Name) {
+			out = append(out, t.at(m.Pos(), "doc", "method %s of the exported interface %s has no comment", m.Names[0].Name, of))
 		}
 	}
 	return out

@@ -7,6 +7,7 @@ package tidy
 
 import (
 	"cmp"
+	"flag"
 	"slices"
 	"strings"
 	"testing"
@@ -40,6 +41,9 @@ type exemption struct{ rule, path, what, why string }
 
 var exemptions = []exemption{}
 
+// only narrows the findings to a folder while one works on it: go test ./internal/tidy -path internal/wire
+var only = flag.String("path", "", "report findings below this folder only")
+
 func TestRepository(t *testing.T) {
 	repo := loadRepo(t)
 	used := make([]bool, len(exemptions))
@@ -51,7 +55,7 @@ func TestRepository(t *testing.T) {
 			})
 			if i >= 0 {
 				used[i] = true
-			} else {
+			} else if strings.HasPrefix(f.path, *only) {
 				found[r.name] = append(found[r.name], f)
 			}
 		}
