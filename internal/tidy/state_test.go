@@ -82,13 +82,18 @@ func (t *tree) changeable(s *source, v *ast.ValueSpec, i int) string {
 		}
 		return "it is made by a call, and what that returns may change"
 	case *ast.UnaryExpr:
-		return "others can change what it points to"
-	default:
-		if v.Names[i].IsExported() {
-			return "it is exported, so anybody can write to it"
+		if x.Op == token.AND {
+			return "others can change what it points to"
 		}
-		return t.written(s, v.Names[i])
+	case *ast.CompositeLit:
+		if pkg, _ := callee(s, x.Type); strings.HasPrefix(pkg, "sync") {
+			return "its methods change it"
+		}
 	}
+	if v.Names[i].IsExported() {
+		return "it is exported, so anybody can write to it"
+	}
+	return t.written(s, v.Names[i])
 }
 
 // written looks through the package for a statement that could change the variable. Names are not resolved: a local
