@@ -3,6 +3,7 @@ package lease
 import (
 	"context"
 	"time"
+	"unicode/utf8"
 )
 
 // Service grants leases. leaselocal is one in this process, leaseremote one
@@ -155,4 +156,27 @@ type Command struct {
 	Token Token
 
 	TTL time.Duration // Renew only
+}
+
+// Check reports, as ErrRefused, which field of o breaks a limit.
+func (o SessionOptions) Check() error {
+	for _, f := range []struct{ name, value string }{{"name", o.Name}, {"host", o.Host}} {
+		if len(f.value) > MaxLabelLength {
+			return Refuse("session %s is %d bytes, at most %d are allowed (MaxLabelLength)", f.name, len(f.value), MaxLabelLength)
+		}
+		if !utf8.ValidString(f.value) {
+			return Refuse("session %s is not valid UTF-8", f.name)
+		}
+	}
+	switch {
+	case o.PID < 0:
+		return Refuse("session pid: %d is negative", o.PID)
+	case o.Grace < 0 && o.Grace != NoGrace:
+		return Refuse("session grace: %v is negative", o.Grace)
+	case o.Grace > MaxGrace:
+		return Refuse("session grace: %v is over %v (MaxGrace)", o.Grace, MaxGrace)
+	case len(o.Resume) > MaxIDLength:
+		return Refuse("session id is %d bytes, at most %d are allowed (MaxIDLength)", len(o.Resume), MaxIDLength)
+	}
+	return nil
 }

@@ -1,0 +1,160 @@
+package engine
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	"github.com/latchkey-go/latchkey/lease"
+)
+
+// shownHolders is how many holders an error or a queued notice names.
+const shownHolders = 8
+
+// shownWaiters is how many waiters of a key a listing shows; a query for one
+// key shows more.
+const (
+	shownWaiters    = 100
+	shownWaitersOne = 1000
+)
+
+// recoverWindow is how long after its start the service lets requests bring the
+// age they had before: long enough for every client to have reconnected.
+const recoverWindow = 30 * time.Second
+
+func (e *Engine) recovering() bool { return e.now < recoverWindow }
+
+func (e *Engine) holdersOf(k *key, most int) []lease.Holder {
+	if k == nil || k.n == 0 {
+		return nil
+	}
+	out := make([]lease.Holder, 0, min(int(k.n), most))
+	for h := k.first; h != nil && len(out) < most; h = h.next {
+		p := h.req.sess.party
+		p.Label = h.req.label()
+		left := lease.Forever
+		if h.end != never {
+			left = max(h.end-e.now, 0)
+		}
+		out = append(out, lease.Holder{
+			Party: p, Mode: h.req.mode, Limit: shownLimit(h.req), Token: lease.Token(h.token),
+			Since: e.now - h.since, TTL: h.req.ttl, Remaining: left,
+			Detached: h.req.flags&detached != 0, Broken: h.req.sess.broken,
+		})
+	}
+	return out
+}
+
+func (e *Engine) waitersOf(k *key, most int) []lease.Waiter {
+	if k.queue == nil {
+		return nil
+	}
+	out := make([]lease.Waiter, 0, min(k.queue.n, most))
+	for n := k.queue.head; n != nil && len(out) < most; n = n.next {
+		w := n.w
+		p := w.req.sess.party
+		p.Label = w.req.label()
+		left := lease.Forever
+		if w.until != never {
+			left = max(w.until-e.now, 0)
+		}
+		out = append(out, lease.Waiter{
+			Party: p, Mode: w.req.mode, Limit: shownLimit(w.req), Keys: len(w.nodes),
+			Age: e.now - w.arrival, Left: left, Broken: !w.active(),
+		})
+	}
+	return out
+}
+
+func (e *Engine) info(k *key, waiters int) lease.KeyInfo {
+	i := lease.KeyInfo{Key: k.name, Holders: e.holdersOf(k, lease.MaxHolders), Waiters: e.waitersOf(k, waiters)}
+	if k.queue != nil {
+		i.Waiting = k.queue.n
+	}
+	if k.delay != nil {
+		i.Delay = max(k.delay.until-e.now, 0)
+	}
+	return i
+}
+
+// List answers a query. A listing of many keys costs a walk over all of them.
+func (e *Engine) List(q lease.Query) (lease.Listing, error) {
+	limit := q.Limit
+	switch {
+	case limit == 0:
+		limit = 1000
+	case limit < 0 || limit > lease.MaxListed:
+		err := lease.Refuse("limit is %d, it must be 1 to %d (MaxListed)", q.Limit, lease.MaxListed)
+		return lease.Listing{}, failed(err).on("list", "")
+	}
+	var l lease.Listing
+	switch {
+	case q.Key != "":
+		if k := e.keys[q.Key]; k != nil {
+			l.Keys = append(l.Keys, e.info(k, shownWaitersOne))
+		}
+		return l, nil
+	case q.Contended:
+		var ks []*key
+		for k := range e.contended {
+			if q.Matches(k.name) {
+				ks = append(ks, k)
+			}
+		}
+		slices.SortFunc(ks, func(a, b *key) int {
+			return cmp.Or(cmp.Compare(b.queue.n, a.queue.n), cmp.Compare(a.name, b.name))
+		})
+		return e.page(ks, limit), nil
+	}
+	return e.page(e.smallest(q, limit+1), limit), nil
+}
+
+func (e *Engine) page(ks []*key, limit int) lease.Listing {
+	var l lease.Listing
+	if len(ks) > limit {
+		ks, l.More = ks[:limit], true
+	}
+	for _, k := range ks {
+		l.Keys = append(l.Keys, e.info(k, shownWaiters))
+	}
+	return l
+}
+
+// smallest returns the n first keys of the query in order, with memory for n
+// only: it sorts and cuts whenever it has gathered twice as many.
+func (e *Engine) smallest(q lease.Query, n int) []*key {
+	byName := func(a, b *key) int { return cmp.Compare(a.name, b.name) }
+	var ks []*key
+	last := "" // once n are known, those after the last of them need not be kept
+	for name, k := range e.keys {
+		if name <= q.After && q.After != "" || !q.Matches(name) || last != "" && name >= last {
+			continue
+		}
+		ks = append(ks, k)
+		if len(ks) == 2*n {
+			slices.SortFunc(ks, byName)
+			ks = ks[:n]
+			last = ks[n-1].name
+		}
+	}
+	slices.SortFunc(ks, byName)
+	return ks[:min(n, len(ks))]
+}
+
+// Stats returns the counters and gauges that the engine knows.
+func (e *Engine) Stats() lease.Stats {
+	s := e.stats
+	s.Keys = len(e.keys)
+	s.ContendedKeys = len(e.contended)
+	s.Sessions = len(e.sessions)
+	s.Timers = e.holdEnds.n + e.waitEnds.n + e.graceEnds.n + e.delayEnds.n
+	s.LastToken = lease.Token(e.token)
+	s.Recovering = max(e.quietUntil-e.now, 0)
+	s.Uptime = e.now
+	for _, x := range e.sessions {
+		if x.broken {
+			s.Broken++
+		}
+	}
+	return s
+}
