@@ -53,7 +53,9 @@ func AppendReply(b []byte, r *Reply) []byte {
 func appendDone(b []byte, r *Reply, start int) []byte {
 	if r.Session != "" {
 		b = putText(b, "session", r.Session)
-		b = putInt(b, "grace", floor(r.Grace))
+		if r.Grace != 0 {
+			b = putInt(b, "grace", floor(r.Grace))
+		}
 		b = putInt(b, "elapsed", floor(r.Elapsed))
 		return addLeases(b, r.Leases)
 	}

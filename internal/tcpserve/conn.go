@@ -1,0 +1,176 @@
+package tcpserve
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"runtime/debug"
+	"sync/atomic"
+	"time"
+
+	"github.com/latchkey-go/latchkey/internal/wire"
+	"github.com/latchkey-go/latchkey/lease"
+)
+
+// conn is one connection. Its reader alone touches what has no comment.
+type conn struct {
+	srv *Server
+	nc  net.Conn
+	out outbox // of all goroutines
+
+	in      *wire.Reader
+	req     wire.Request
+	sess    lease.Session
+	id      string      // of the session
+	lost    atomic.Bool // the session has ended; set by the service's loop
+	watches map[uint64]*watch
+}
+
+// Why a reader stops, besides what the network and the frames say.
+var (
+	errGoodbye = errors.New("the client said goodbye")
+	errPanic   = errors.New("a defect was met")
+)
+
+func newConn(s *Server, nc net.Conn) *conn {
+	c := &conn{srv: s, nc: nc, in: wire.NewReader(nc, wire.MaxRequest)}
+	c.out.init(nc)
+	return c
+}
+
+// run serves the connection until it ends.
+func (c *conn) run() {
+	writer := make(chan struct{})
+	go func() {
+		defer close(writer)
+		c.out.write()
+	}()
+	err := c.serve()
+	c.end(err)
+	c.out.close()
+	<-writer
+}
+
+// serve reads until there is a reason to stop. A panic is one: what else is
+// served goes on.
+func (c *conn) serve() (err error) {
+	defer func() {
+		if v := recover(); v != nil {
+			c.defect(v)
+			err = fmt.Errorf("%w: %v", errPanic, v)
+		}
+	}()
+	if err := c.greet(); err != nil {
+		return err
+	}
+	for {
+		line, err := c.in.Next()
+		if err != nil {
+			return err
+		}
+		received := time.Now()
+		c.out.hold()
+		for {
+			if err := c.handle(line, received); err != nil {
+				return err
+			}
+			if !c.in.Ready() {
+				break
+			}
+			if line, err = c.in.Next(); err != nil {
+				return err
+			}
+		}
+		c.out.flush()
+	}
+}
+
+func (c *conn) defect(v any) {
+	c.srv.log.Error("a defect ended a connection", "panic", v, "peer", c.nc.RemoteAddr(), "stack", string(debug.Stack()))
+}
+
+// greet exchanges hellos.
+func (c *conn) greet() error {
+	if err := c.nc.SetReadDeadline(time.Now().Add(helloTimeout)); err != nil {
+		return err
+	}
+	line, err := c.in.Next()
+	if errors.Is(err, os.ErrDeadlineExceeded) {
+		return &lease.Error{Code: lease.ErrProtocol, Reason: fmt.Sprintf("no hello within %v of connecting", helloTimeout)}
+	}
+	if err != nil {
+		return err
+	}
+	if _, err := wire.DecodeHello(line); err != nil {
+		return err
+	}
+	if err := c.nc.SetReadDeadline(time.Time{}); err != nil {
+		return err
+	}
+	c.out.hold()
+	c.out.addRaw(c.srv.greeting())
+	c.out.flush()
+	return nil
+}
+
+// end leaves the session and says what is to be said.
+func (c *conn) end(err error) {
+	for _, w := range c.watches {
+		c.out.end(w)
+		w.stop()
+	}
+	if errors.Is(err, io.EOF) {
+		// The peer has said all, and may still read: answers on their way go out.
+		c.out.drain()
+		ctx, cancel := context.WithTimeout(context.Background(), settleTimeout)
+		select {
+		case <-c.out.answered(false):
+		case <-ctx.Done():
+		}
+		cancel()
+	}
+	c.leave(err)
+	switch {
+	case errors.Is(err, wire.ErrTooLong):
+		c.lastWords(&lease.Error{Code: lease.ErrProtocol,
+			Reason: fmt.Sprintf("a frame is over %d bytes (MaxFrame)", wire.MaxRequest)})
+	case errors.Is(err, errPanic):
+		c.lastWords(lease.ErrInternal)
+	case lease.CodeOf(err) == lease.ErrProtocol:
+		c.srv.log.Debug("a client does not speak the protocol", "peer", c.nc.RemoteAddr(), "error", err)
+		c.lastWords(err)
+	default:
+		c.out.drain()
+	}
+	c.nc.Close()
+}
+
+// leave suspends the session, unless it was closed or another connection has it.
+func (c *conn) leave(err error) {
+	if c.sess == nil || !c.srv.disown(c.id, c) || errors.Is(err, errGoodbye) {
+		return
+	}
+	defer func() {
+		if v := recover(); v != nil {
+			c.defect(v)
+		}
+	}()
+	c.sess.Suspend()
+}
+
+// lastWords sends a failure that belongs to no request, and gives the peer a
+// moment to read it: closing a socket on unread input may destroy what is
+// underway.
+func (c *conn) lastWords(reason error) {
+	r := wire.Failure(0, "", reason)
+	c.out.add(&r)
+	c.out.drain()
+	half, ok := c.nc.(interface{ CloseWrite() error })
+	if !ok || half.CloseWrite() != nil || c.nc.SetReadDeadline(time.Now().Add(lingerTimeout)) != nil {
+		return
+	}
+	io.Copy(io.Discard, io.LimitReader(c.nc, lease.MaxUnsent)) //nolint:errcheck // the peer may do what it likes now
+}
