@@ -196,11 +196,21 @@ func (c *conn) open(ctx context.Context, received time.Time) error {
 	now := time.Now()
 	r := wire.Reply{Kind: wire.OK, N: c.req.N, Session: c.id, Grace: o.Grace, Elapsed: now.Sub(received)}
 	if o.Resume != "" {
-		r.Grace = 0 // it is what the session was opened with, and its owner knows
+		r.Grace = graceOf(sess, now)
 		r.Leases = wire.Resume(sess.Leases(), now)
 	}
 	c.out.addRaw(wire.AppendOpened(nil, &r))
 	return nil
+}
+
+// graceOf is the grace of a resumed session as far as the service tells: up to a
+// margin less than what it was opened with, so that a client that was not there
+// then is on the safe side.
+func graceOf(sess lease.Session, now time.Time) time.Duration {
+	if d := sess.Deadline(); !d.IsZero() {
+		return max(d.Sub(now), time.Millisecond)
+	}
+	return lease.DefaultGrace
 }
 
 // notify tells the client of a loss.

@@ -170,14 +170,17 @@ func (s *Server) forget(c *conn) {
 }
 
 // adopt notes that c has the session now. A connection that had it until then
-// has lost it to c, and is of no use to anybody.
+// has lost it to c and is ended. It is told why, so that a client that lives
+// does not come back and take the session from c in turn.
 func (s *Server) adopt(id string, c *conn) {
 	s.mu.Lock()
 	old := s.sessions[id]
 	s.sessions[id] = c
 	s.mu.Unlock()
 	if old != nil && old != c {
-		old.nc.Close()
+		r := wire.Failure(0, "", &lease.Error{Code: lease.ErrSessionLost, Reason: "another connection resumed the session"})
+		old.out.add(&r)
+		old.out.finish()
 	}
 }
 
