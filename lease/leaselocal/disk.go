@@ -33,7 +33,7 @@ type disk struct {
 func (s *Service) recover() error {
 	o := s.o
 	policy := [...]journal.Policy{journal.Always, journal.Interval, journal.Never}[o.Fsync]
-	s.engine = engine.New(engine.Config{Durable: true, Lazy: o.Fsync != Always, Seed: seed()})
+	s.engine = engine.New(engine.Config{Durable: true, Lazy: o.Fsync != Always})
 	restore := s.engine.Restore()
 	j, found, err := journal.Open(o.Dir, journal.Options{FS: o.fs, Policy: policy, SegmentSize: o.segmentSize, Logger: o.Logger}, restore.Apply)
 	if err != nil {

@@ -90,7 +90,7 @@ func Open(o Options) (*Service, error) {
 	}
 	s := newService(o)
 	if o.Dir == "" {
-		s.engine = engine.New(engine.Config{Token: max(o.TokenFloor, clockToken()), Seed: seed()})
+		s.engine = engine.New(engine.Config{Token: max(o.TokenFloor, clockToken())})
 	} else if err := s.recover(); err != nil {
 		return nil, err
 	}

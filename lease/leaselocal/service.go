@@ -2,8 +2,6 @@ package leaselocal
 
 import (
 	"context"
-	"crypto/rand"
-	"encoding/binary"
 	"log/slog"
 	"sync"
 	"time"
@@ -64,12 +62,6 @@ func newService(o Options) *Service {
 	}
 	s.timer.Stop()
 	return s
-}
-
-func seed() uint64 {
-	var b [8]byte
-	rand.Read(b[:]) // never fails since Go 1.24
-	return binary.LittleEndian.Uint64(b[:])
 }
 
 // submit hands an op to the owner of the engine. Without a journal nothing

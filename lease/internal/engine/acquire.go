@@ -53,7 +53,7 @@ func (e *Engine) decide(s *Session, q *lease.Request, c lease.Caller) (lease.Lea
 	free := e.quietUntil == 0
 	var where string // the first key in the way
 	for _, name := range q.Keys {
-		k := e.keys[name]
+		k := e.keys.first(name)
 		if !room(r, k) || ahead(r, k, nil) != nil {
 			free, where = false, name
 			break
@@ -66,7 +66,7 @@ func (e *Engine) decide(s *Session, q *lease.Request, c lease.Caller) (lease.Lea
 			keys[i] = e.key(name)
 		}
 		s.link(r)
-		e.indexID(r)
+		e.ids.add(r)
 		e.grant(r, keys, 0)
 		l, end := e.leaseOf(r)
 		return l, end, nil
@@ -89,7 +89,7 @@ func (e *Engine) admit(q *lease.Request) *lease.Error {
 	}
 	if q.Mode == lease.Shared {
 		for _, name := range q.Keys {
-			if k := e.keys[name]; k != nil && k.limit == 0 && k.n >= lease.MaxSharedHolders {
+			if k := e.keys.first(name); k != nil && k.limit == 0 && k.n >= lease.MaxSharedHolders {
 				return atKey(name, lease.Refuse("%d shared holders, no more are allowed (MaxSharedHolders)", k.n))
 			}
 		}
@@ -124,10 +124,10 @@ func newRequest(s *Session, q *lease.Request) *request {
 
 // key returns the record of a key, making it when needed.
 func (e *Engine) key(name string) *key {
-	k := e.keys[name]
+	k := e.keys.first(name)
 	if k == nil {
 		k = &key{name: name}
-		e.keys[name] = k
+		e.keys.add(k)
 	}
 	return k
 }
@@ -135,8 +135,8 @@ func (e *Engine) key(name string) *key {
 // wait queues r, unless it would wait for itself.
 func (e *Engine) wait(r *request, q *lease.Request, c lease.Caller, where string) *lease.Error {
 	for _, name := range q.Keys {
-		if k := e.keys[name]; k != nil && k.queue != nil && k.queue.n >= lease.MaxWaitersPerKey {
-			return atKey(name, lease.Refuse("%d requests wait for this key, no more are allowed (MaxWaitersPerKey)", k.queue.n))
+		if q := e.keys.first(name).waiting(); q != nil && q.n >= lease.MaxWaitersPerKey {
+			return atKey(name, lease.Refuse("%d requests wait for this key, no more are allowed (MaxWaitersPerKey)", q.n))
 		}
 	}
 	e.seq++
@@ -187,7 +187,7 @@ func position(n *node) int {
 	for m := n.next; m != nil; m = m.next {
 		behind++
 	}
-	return n.key.queue.n - 1 - behind
+	return n.key.busy.queue.n - 1 - behind
 }
 
 // repeat answers a request whose id is known in its session: it joins the
@@ -264,13 +264,13 @@ func (e *Engine) busy(q *lease.Request, where string) *lease.Error {
 			(e.quietUntil - e.now).Round(time.Millisecond))
 		return err
 	}
-	k := e.keys[where]
+	k := e.keys.first(where)
 	err.Holders = e.holdersOf(k, shownHolders)
 	switch {
-	case k.delay != nil:
-		err.Reason = fmt.Sprintf("in lock-delay for another %v", (k.delay.until - e.now).Round(time.Millisecond))
-	case k.queue != nil:
-		err.Reason = fmt.Sprintf("%d waiting ahead", k.queue.n)
+	case k.delayed() != nil:
+		err.Reason = fmt.Sprintf("in lock-delay for another %v", (k.delayed().until - e.now).Round(time.Millisecond))
+	case k.waiting() != nil:
+		err.Reason = fmt.Sprintf("%d waiting ahead", k.waiting().n)
 	}
 	return err
 }

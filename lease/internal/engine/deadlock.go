@@ -104,7 +104,7 @@ func (s *deadlockSearch) explore(w *waiter) bool {
 		}
 		for j := range x.nodes {
 			n := &x.nodes[j]
-			for m := n.key.queue.head; m != n && x.req.flags&prefers == 0; m = m.next {
+			for m := n.key.busy.queue.head; m != n && x.req.flags&prefers == 0; m = m.next {
 				if !s.visit(m.w) {
 					return false
 				}
@@ -152,7 +152,7 @@ func (s *deadlockSearch) stuckAhead(x *waiter, n *node) *waiter {
 	if x.req.flags&prefers != 0 {
 		return nil
 	}
-	for m := n.key.queue.head; m != n; m = m.next {
+	for m := n.key.busy.queue.head; m != n; m = m.next {
 		if m.w.active() && m.w.mark.stuck && conflicts(m.w.req, x.req) {
 			return m.w
 		}

@@ -1,6 +1,10 @@
 package engine
 
 import (
+	"cmp"
+	"hash/maphash"
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/latchkey-go/latchkey/lease"
@@ -16,8 +20,6 @@ type Config struct {
 	// interval and never). Leases of more than LazyTTL are then synced all the
 	// same, so that after an unclean end nothing has to wait longer than LazyTTL.
 	Lazy bool
-	// Seed makes the outcome memory's hashing unpredictable.
-	Seed uint64
 }
 
 // LazyTTL is the longest ttl whose grant may be acknowledged before it is synced
@@ -33,8 +35,8 @@ type Engine struct {
 	cfg Config
 	now time.Duration
 
-	keys     map[string]*key
-	ids      map[string]*request
+	keys     table[*key]
+	ids      table[*request] // ids are unique within a session only
 	sessions map[string]*Session
 	outcomes outcomes
 
@@ -61,13 +63,14 @@ type Engine struct {
 
 // New returns an empty engine at time zero.
 func New(cfg Config) *Engine {
+	seed := maphash.MakeSeed()
 	return &Engine{
 		cfg:       cfg,
-		keys:      make(map[string]*key),
-		ids:       make(map[string]*request),
+		keys:      newTable[*key](seed),
+		ids:       newTable[*request](seed),
 		sessions:  make(map[string]*Session),
 		contended: make(map[*key]struct{}),
-		outcomes:  newOutcomes(lease.MaxOutcomes, cfg.Seed),
+		outcomes:  newOutcomes(lease.MaxOutcomes, seed),
 		token:     uint64(cfg.Token),
 		mark:      uint64(cfg.Token),
 	}
@@ -94,7 +97,7 @@ func (e *Engine) Advance(now time.Duration) {
 		e.endSession(s, lease.ErrSessionLost)
 	})
 	e.delayEnds.advance(now, func(d *delay) {
-		d.key.delay = nil
+		d.key.busy.delay = nil
 		e.touched(d.key)
 	})
 	e.waitEnds.advance(now, func(w *waiter) {
@@ -103,7 +106,7 @@ func (e *Engine) Advance(now time.Duration) {
 	})
 	if e.quietUntil > 0 && now >= e.quietUntil {
 		e.quietUntil = 0
-		for k := range e.contended {
+		for _, k := range e.contendedKeys() {
 			e.touched(k)
 		}
 	}
@@ -155,11 +158,17 @@ func (e *Engine) Close() {
 }
 
 func (e *Engine) dropWaiters(err error) {
-	for k := range e.contended {
-		for k.queue != nil && k.queue.head != nil {
-			e.refuseWaiter(k.queue.head.w, err)
+	for _, k := range e.contendedKeys() {
+		for k.waiting() != nil {
+			e.refuseWaiter(k.waiting().head.w, err)
 		}
 	}
+}
+
+// contendedKeys lists the keys with waiters in an order that depends on nothing
+// else.
+func (e *Engine) contendedKeys() []*key {
+	return slices.SortedFunc(maps.Keys(e.contended), func(a, b *key) int { return cmp.Compare(a.name, b.name) })
 }
 
 // unready says why nothing can be granted now, or nil.

@@ -127,11 +127,13 @@ func smallestLimit(k *key) int32 {
 // delay keeps k unavailable.
 func (e *Engine) delay(k *key, d time.Duration) {
 	until := e.now + d
-	if k.delay == nil {
-		k.delay = &delay{key: k, until: until}
-		e.delayEnds.add(k.delay)
-	} else if until > k.delay.until {
-		k.delay.until = until
+	switch d := k.delayed(); {
+	case d == nil:
+		d = &delay{key: k, until: until}
+		k.more().delay = d
+		e.delayEnds.add(d)
+	case until > d.until:
+		d.until = until
 	}
 }
 
@@ -315,7 +317,7 @@ func (e *Engine) Force(f lease.ForceRequest) (lease.Forced, error) {
 	if err := e.unready(); err != nil {
 		return lease.Forced{}, failed(err).on("force", f.Key)
 	}
-	k := e.keys[f.Key]
+	k := e.keys.first(f.Key)
 	var got lease.Forced
 	for h := first(k); h != nil; {
 		next := h.next

@@ -1,35 +1,31 @@
 package engine
 
-import "github.com/latchkey-go/latchkey/lease"
+import (
+	"hash/maphash"
+
+	"github.com/latchkey-go/latchkey/lease"
+)
 
 // outcomes remembers how the last ended requests ended, so that a repeat that
 // comes late is told so instead of being granted anew. It is a ring over a map
 // of 64-bit hashes: what is remembered is bounded, and two ids that collide, one
 // chance in 2^48 with a full ring, cost the later one an error.
 type outcomes struct {
-	seed  uint64
+	seed  maphash.Seed
 	how   map[uint64]lease.Code
 	ring  []uint64
 	next  int
 	limit int
 }
 
-func newOutcomes(limit int, seed uint64) outcomes {
+func newOutcomes(limit int, seed maphash.Seed) outcomes {
 	return outcomes{seed: seed, how: make(map[uint64]lease.Code), limit: limit}
 }
 
 func (o *outcomes) hash(s *Session, id string) uint64 {
-	// FNV-1a over both parts, seeded; the session id is random.
-	const prime = 1099511628211
-	h := o.seed ^ 14695981039346656037
-	for i := range len(s.id) {
-		h = (h ^ uint64(s.id[i])) * prime
-	}
-	h = (h ^ 0xff) * prime
-	for i := range len(id) {
-		h = (h ^ uint64(id[i])) * prime
-	}
-	return h
+	// Each alone, then mixed by an odd constant, so that the pair is told from
+	// its mirror image without joining the strings.
+	return maphash.String(o.seed, s.id)*0x9e3779b97f4a7c15 ^ maphash.String(o.seed, id)
 }
 
 func (o *outcomes) add(s *Session, id string, code lease.Code) {

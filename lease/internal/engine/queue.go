@@ -23,12 +23,8 @@ type node struct {
 func (e *Engine) enqueue(w *waiter) {
 	for i := range w.nodes {
 		n := &w.nodes[i]
-		q := n.key.queue
-		if q == nil {
-			q = &queue{}
-			n.key.queue = q
-			e.contended[n.key] = struct{}{}
-		}
+		q := &n.key.more().queue
+		e.contended[n.key] = struct{}{}
 		at := q.tail
 		for at != nil && w.before(at.w) {
 			at = at.prev
@@ -39,7 +35,7 @@ func (e *Engine) enqueue(w *waiter) {
 		}
 	}
 	w.req.sess.link(w.req)
-	e.indexID(w.req)
+	e.ids.add(w.req)
 	if w.until != never {
 		e.waitEnds.add(w)
 	}
@@ -82,13 +78,12 @@ func (q *queue) remove(n *node) {
 func (e *Engine) dequeue(w *waiter) {
 	for i := range w.nodes {
 		n := &w.nodes[i]
-		q := n.key.queue
+		q := &n.key.busy.queue
 		q.remove(n)
 		if w.req.flags&prefers != 0 {
 			q.prefer--
 		}
 		if q.n == 0 {
-			n.key.queue = nil
 			delete(e.contended, n.key)
 		}
 		e.touched(n.key)
@@ -119,7 +114,7 @@ func room(r *request, k *key) bool {
 	switch {
 	case k == nil:
 		return true
-	case k.delay != nil:
+	case k.delayed() != nil:
 		return false
 	case k.n == 0:
 		return true
@@ -141,10 +136,11 @@ func conflicts(a, b *request) bool {
 // than self. One whose session has no connection is passed over, and a reader
 // that prefers readers waits for nobody.
 func ahead(r *request, k *key, self *node) *waiter {
-	if k == nil || k.queue == nil || r.flags&prefers != 0 {
+	q := k.waiting()
+	if q == nil || r.flags&prefers != 0 {
 		return nil
 	}
-	for n := k.queue.head; n != nil && n != self; n = n.next {
+	for n := q.head; n != nil && n != self; n = n.next {
 		if n.w.active() && conflicts(n.w.req, r) {
 			return n.w
 		}
@@ -183,10 +179,14 @@ func (e *Engine) pass() {
 		e.dirty = e.dirty[:len(e.dirty)-1]
 		k.dirty = false
 		switch {
-		case k.queue != nil:
+		case k.waiting() != nil:
 			e.passKey(k)
-		case k.n == 0 && k.delay == nil && e.keys[k.name] == k:
-			delete(e.keys, k.name)
+		case k.n == 0 && k.delayed() == nil:
+			e.keys.remove(k)
+		default:
+			if k.delayed() == nil {
+				k.busy = nil // nobody waits any more: one allocation less to keep
+			}
 		}
 	}
 }
@@ -197,7 +197,8 @@ func (e *Engine) passKey(k *key) {
 	}
 	var writer, reader bool // an active one waits ahead
 	var next *node
-	for n := k.queue.head; n != nil; n = next {
+	q := k.waiting()
+	for n := q.head; n != nil; n = next {
 		next = n.next
 		w := n.w
 		if !w.active() {
@@ -207,14 +208,11 @@ func (e *Engine) passKey(k *key) {
 		behind := writes && (writer || reader) || !writes && writer && w.req.flags&prefers == 0
 		if !behind && e.fits(w) {
 			e.grantWaiter(w)
-			if k.queue == nil {
-				return
-			}
 			continue
 		}
 		writer, reader = writer || writes, reader || !writes
-		full := k.n > 0 && k.limit == 1 || k.delay != nil
-		if full || writer && k.queue.prefer == 0 {
+		full := k.n > 0 && k.limit == 1 || k.delayed() != nil
+		if full || writer && q.prefer == 0 {
 			return // nobody behind can get it: a long queue costs nothing here
 		}
 	}

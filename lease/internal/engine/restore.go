@@ -2,6 +2,7 @@ package engine
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -101,7 +102,7 @@ func (rs *Restoring) grant(g *grantRecord) error {
 		return nil
 	}
 	s.link(r)
-	e.indexID(r)
+	e.ids.add(r)
 	return nil
 }
 
@@ -150,7 +151,7 @@ func (rs *Restoring) Start(clean bool, floor lease.Token) {
 		h.req.live-- // hang counts it
 		e.hang(h)
 	}
-	for r := range e.eachRequest {
+	for r := range e.ids.all {
 		if len(r.holds) > 1 {
 			e.stats.ManyHolds++
 		}
@@ -165,8 +166,9 @@ func (rs *Restoring) Start(clean bool, floor lease.Token) {
 		e.quietUntil = rs.owed
 		e.record(Record{Kind: recQuiet, TTL: rs.owed}, true)
 	}
-	e.outcomes = newOutcomes(lease.MaxOutcomes, e.cfg.Seed)
-	for _, s := range e.sessions {
+	e.outcomes = newOutcomes(lease.MaxOutcomes, e.ids.seed)
+	for _, id := range slices.Sorted(maps.Keys(e.sessions)) {
+		s := e.sessions[id]
 		if s.grace == lease.NoGrace {
 			e.endSession(s, lease.ErrSessionLost)
 			continue
@@ -186,17 +188,6 @@ func sortedTokens(m map[uint64]*hold) []uint64 {
 	return tokens
 }
 
-// eachRequest calls yield with every request in the index.
-func (e *Engine) eachRequest(yield func(*request) bool) {
-	for _, r := range e.ids {
-		for ; r != nil; r = r.idNext {
-			if !yield(r) {
-				return
-			}
-		}
-	}
-}
-
 // Snapshot is a walk over the state, taken in pieces while the engine goes on.
 // What ends or begins meanwhile is in the records written meanwhile, and replay
 // applies those after the snapshot.
@@ -209,8 +200,8 @@ type Snapshot struct {
 
 // Snapshot begins a walk.
 func (e *Engine) Snapshot() *Snapshot {
-	sn := &Snapshot{e: e, requests: make([]*request, 0, len(e.ids)), ghosts: make(map[*Session]bool)}
-	for r := range e.eachRequest {
+	sn := &Snapshot{e: e, requests: make([]*request, 0, e.ids.n), ghosts: make(map[*Session]bool)}
+	for r := range e.ids.all {
 		if r.wait == nil {
 			sn.requests = append(sn.requests, r)
 		}
@@ -255,9 +246,9 @@ func (sn *Snapshot) head(emit func(Record)) {
 			emit(s.record())
 		}
 	}
-	for _, k := range e.keys {
-		if k.delay != nil {
-			emit(Record{Kind: recDelay, Key: k.name, TTL: max(k.delay.until-e.now, wheelTick)})
+	for k := range e.keys.all {
+		if d := k.delayed(); d != nil {
+			emit(Record{Kind: recDelay, Key: k.name, TTL: max(d.until-e.now, wheelTick)})
 		}
 	}
 }

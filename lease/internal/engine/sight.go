@@ -46,11 +46,12 @@ func (e *Engine) holdersOf(k *key, most int) []lease.Holder {
 }
 
 func (e *Engine) waitersOf(k *key, most int) []lease.Waiter {
-	if k.queue == nil {
+	q := k.waiting()
+	if q == nil {
 		return nil
 	}
-	out := make([]lease.Waiter, 0, min(k.queue.n, most))
-	for n := k.queue.head; n != nil && len(out) < most; n = n.next {
+	out := make([]lease.Waiter, 0, min(q.n, most))
+	for n := q.head; n != nil && len(out) < most; n = n.next {
 		w := n.w
 		p := w.req.sess.party
 		p.Label = w.req.label()
@@ -68,11 +69,11 @@ func (e *Engine) waitersOf(k *key, most int) []lease.Waiter {
 
 func (e *Engine) info(k *key, waiters int) lease.KeyInfo {
 	i := lease.KeyInfo{Key: k.name, Holders: e.holdersOf(k, lease.MaxHolders), Waiters: e.waitersOf(k, waiters)}
-	if k.queue != nil {
-		i.Waiting = k.queue.n
+	if q := k.waiting(); q != nil {
+		i.Waiting = q.n
 	}
-	if k.delay != nil {
-		i.Delay = max(k.delay.until-e.now, 0)
+	if d := k.delayed(); d != nil {
+		i.Delay = max(d.until-e.now, 0)
 	}
 	return i
 }
@@ -90,7 +91,7 @@ func (e *Engine) List(q lease.Query) (lease.Listing, error) {
 	var l lease.Listing
 	switch {
 	case q.Key != "":
-		if k := e.keys[q.Key]; k != nil {
+		if k := e.keys.first(q.Key); k != nil {
 			l.Keys = append(l.Keys, e.info(k, shownWaitersOne))
 		}
 		return l, nil
@@ -102,7 +103,7 @@ func (e *Engine) List(q lease.Query) (lease.Listing, error) {
 			}
 		}
 		slices.SortFunc(ks, func(a, b *key) int {
-			return cmp.Or(cmp.Compare(b.queue.n, a.queue.n), cmp.Compare(a.name, b.name))
+			return cmp.Or(cmp.Compare(b.waiting().n, a.waiting().n), cmp.Compare(a.name, b.name))
 		})
 		return e.page(ks, limit), nil
 	}
@@ -126,7 +127,8 @@ func (e *Engine) smallest(q lease.Query, n int) []*key {
 	byName := func(a, b *key) int { return cmp.Compare(a.name, b.name) }
 	var ks []*key
 	last := "" // once n are known, those after the last of them need not be kept
-	for name, k := range e.keys {
+	for k := range e.keys.all {
+		name := k.name
 		if name <= q.After && q.After != "" || !q.Matches(name) || last != "" && name >= last {
 			continue
 		}
@@ -144,7 +146,7 @@ func (e *Engine) smallest(q lease.Query, n int) []*key {
 // Stats returns the counters and gauges that the engine knows.
 func (e *Engine) Stats() lease.Stats {
 	s := e.stats
-	s.Keys = len(e.keys)
+	s.Keys = e.keys.n
 	s.ContendedKeys = len(e.contended)
 	s.Sessions = len(e.sessions)
 	s.Timers = e.holdEnds.n + e.waitEnds.n + e.graceEnds.n + e.delayEnds.n

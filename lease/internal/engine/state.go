@@ -11,12 +11,44 @@ import (
 // nothing behind.
 type key struct {
 	name        string
+	next        *key  // in the bucket of Engine.keys
 	first, last *hold // holders in the order of their grants
-	queue       *queue
-	delay       *delay
+	busy        *busy // nil for most
 	n           int32 // holders
 	limit       int32 // smallest limit among the holders; 0 when they are shared
 	dirty       bool  // listed in Engine.dirty
+}
+
+func (k *key) hashed() string { return k.name }
+func (k *key) chain() **key   { return &k.next }
+
+// busy is what only a key has that somebody waits for.
+type busy struct {
+	queue queue
+	delay *delay // nil for none
+}
+
+// waiting returns the key's queue, which may be nil.
+func (k *key) waiting() *queue {
+	if k == nil || k.busy == nil || k.busy.queue.n == 0 {
+		return nil
+	}
+	return &k.busy.queue
+}
+
+// delayed returns the key's lock-delay, which may be nil.
+func (k *key) delayed() *delay {
+	if k == nil || k.busy == nil {
+		return nil
+	}
+	return k.busy.delay
+}
+
+func (k *key) more() *busy {
+	if k.busy == nil {
+		k.busy = &busy{}
+	}
+	return k.busy
 }
 
 // hold is one key held by one request. Its fields are ordered and sized for a
@@ -46,7 +78,7 @@ type request struct {
 	holds        []hold  // one per key in key order, none while it waits
 	ttl          time.Duration
 	snext, sprev *request // neighbours in the session's list
-	idNext       *request // next request with the same id, of another session
+	next         *request // in the bucket of Engine.ids
 	limit        int32    // 1 for exclusive, 0 for shared
 	mode         lease.Mode
 	live         uint8 // holds that have not ended, at most lease.MaxKeys
@@ -72,6 +104,9 @@ type extra struct {
 	lockDelay time.Duration
 	waited    time.Duration // time in the queue before the grant
 }
+
+func (r *request) hashed() string   { return r.id }
+func (r *request) chain() **request { return &r.next }
 
 func (r *request) more() *extra {
 	if r.extra == nil {
