@@ -1,0 +1,205 @@
+package leaseremote
+
+import (
+	"slices"
+	"time"
+
+	"github.com/latchkey-go/latchkey/internal/wire"
+	"github.com/latchkey-go/latchkey/lease"
+)
+
+// frame takes one frame of the broker. See owner.
+func (s *session) frame(l *link, r *wire.Reply) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.over || s.link != l {
+		return
+	}
+	switch r.Kind {
+	case wire.Notice:
+		s.noticedLocked(l, r)
+	case wire.Waiting:
+		if c := s.calls[r.N]; c != nil && c.do == wire.OpAcquire && !c.told {
+			c.told = true // a call that is sent again is queued again
+			q := r.Queued()
+			s.ready = append(s.ready, outcome{call: c, queued: &q})
+		}
+	case wire.OK, wire.Failed:
+		if r.N == 0 {
+			l.fail(r.Err()) // the last frame of the connection
+			return
+		}
+		if c := s.calls[r.N]; c != nil {
+			s.dropLocked(c)
+			s.settleLocked(l, c, r)
+		}
+	}
+}
+
+// pause runs the callbacks of the frames so far. See owner.
+func (s *session) pause(*link) { s.deliver() }
+
+// settleLocked ends a call with the broker's answer.
+func (s *session) settleLocked(l *link, c *call, r *wire.Reply) {
+	ok := r.Kind == wire.OK
+	gone := !ok && r.Code == lease.ErrSessionLost
+	switch c.do {
+	case wire.OpAcquire:
+		s.settleAcquireLocked(c, r)
+	case wire.OpPing:
+		if ok {
+			s.proofLocked(c.sent)
+		}
+		if c == s.probe {
+			s.probe = nil
+			if !ok && !gone {
+				l.fail(r.Err()) // a broker that closes; the next one will say
+			}
+			break
+		}
+		s.answerReplyLocked(c, r)
+	case wire.OpClose:
+		if ok || gone {
+			s.endLocked(nil)
+		} else {
+			s.endLocked(r.Err())
+		}
+		return
+	default:
+		s.settleCommandLocked(c, r)
+	}
+	if gone {
+		s.lostLocked(l)
+	}
+}
+
+func (s *session) answerReplyLocked(c *call, r *wire.Reply) {
+	if r.Kind == wire.OK {
+		s.answerLocked(c, r.Lease(c.sent), nil)
+		return
+	}
+	s.answerLocked(c, lease.Lease{}, r.Err())
+}
+
+func (s *session) settleAcquireLocked(c *call, r *wire.Reply) {
+	switch {
+	case r.Kind == wire.OK:
+		granted := r.Lease(c.sent)
+		s.holds[granted.ID] = &granted
+		s.answerLocked(c, granted, nil)
+	case !s.closing && (r.Code == lease.ErrSessionLost || r.Code == lease.ErrClosed && c.waits()):
+		// The broker closes, or has ended the session: nothing was done and
+		// nothing is lost by asking again once there is a connection.
+		c.sent, c.parked = time.Time{}, true
+		s.parked++
+		s.calls[c.n] = c
+	default:
+		s.answerLocked(c, lease.Lease{}, r.Err())
+	}
+}
+
+func (s *session) settleCommandLocked(c *call, r *wire.Reply) {
+	missing := r.Kind == wire.Failed && (r.Code == lease.ErrNotHeld || r.Code == lease.ErrOver)
+	switch {
+	case r.Kind == wire.OK:
+		s.carriedOutLocked(c, r)
+	case missing && c.again && c.ends():
+		// The first sending may have done it; if not, the hold ended in another
+		// way. What was asked for is so in any case.
+		s.untrackLocked(c)
+		s.answerLocked(c, lease.Lease{ID: c.cmd.ID}, nil)
+		return
+	case missing:
+		s.untrackLocked(c)
+		if c.orphan != nil {
+			s.noticesLocked(c.orphan, lease.ErrSessionLost, "")
+		}
+	}
+	if c.do == wire.OpCancel && s.parked > 0 {
+		s.cancelParkedLocked(c.cmd.ID)
+	}
+	s.answerReplyLocked(c, r)
+}
+
+// carriedOutLocked notes what a command did to the holds.
+func (s *session) carriedOutLocked(c *call, r *wire.Reply) {
+	h := s.holds[r.ID]
+	if c.do == wire.OpCancel {
+		h = s.holds[c.cmd.ID]
+	}
+	if h == nil {
+		return
+	}
+	switch c.do {
+	case wire.OpRenew:
+		l := r.Lease(c.sent)
+		h.TTL, h.Deadline = l.TTL, l.Deadline
+	case wire.OpDetach:
+		h.Detached = true
+	case wire.OpCancel:
+		delete(s.holds, h.ID)
+	case wire.OpRelease:
+		if c.cmd.ID != "" {
+			delete(s.holds, h.ID)
+			return
+		}
+		s.endHoldLocked(h, r.Token)
+	}
+}
+
+// endHoldLocked forgets one key of a lease, and the lease with its last key.
+func (s *session) endHoldLocked(h *lease.Lease, t lease.Token) {
+	if len(h.Holds) > 1 {
+		// The callers have the same array: change a copy.
+		h.Holds = slices.DeleteFunc(slices.Clone(h.Holds), func(x lease.Hold) bool { return x.Token == t })
+		return
+	}
+	if h.Token() == t {
+		delete(s.holds, h.ID)
+	}
+}
+
+// untrackLocked forgets the hold that a command named, as far as it did.
+func (s *session) untrackLocked(c *call) {
+	if c.cmd.ID != "" {
+		delete(s.holds, c.cmd.ID)
+		return
+	}
+	for _, h := range s.holds {
+		if c.concerns(h) {
+			s.endHoldLocked(h, c.cmd.Token)
+			return
+		}
+	}
+}
+
+// cancelParkedLocked answers a request that was sent back by a closing broker
+// and is cancelled before it could be sent to the next one.
+func (s *session) cancelParkedLocked(id string) {
+	for _, c := range s.calls {
+		if c.parked && c.req.ID == id {
+			s.dropLocked(c)
+			s.answerLocked(c, lease.Lease{}, c.fail(lease.ErrCancelled, "", nil))
+			return
+		}
+	}
+}
+
+// noticedLocked takes the broker's word on a loss.
+func (s *session) noticedLocked(l *link, r *wire.Reply) {
+	if r.ID == "" {
+		s.lostLocked(l)
+		return
+	}
+	if h := s.holds[r.ID]; h != nil {
+		s.endHoldLocked(h, r.Token)
+	}
+	s.noticeLocked(r.Loss())
+}
+
+// noticesLocked tells of the loss of all keys of a lease.
+func (s *session) noticesLocked(h *lease.Lease, code lease.Code, by string) {
+	for _, x := range h.Holds {
+		s.noticeLocked(lease.Notice{ID: h.ID, Key: x.Key, Token: x.Token, Code: code, By: by})
+	}
+}

@@ -1,0 +1,159 @@
+package leaseremote
+
+import (
+	"slices"
+	"time"
+
+	"github.com/latchkey-go/latchkey/internal/wire"
+	"github.com/latchkey-go/latchkey/lease"
+)
+
+// call is one request of a session from the moment it is made to the one
+// callback with its outcome.
+type call struct {
+	n      uint64 // names it on every connection it is sent on
+	do     wire.Op
+	req    lease.Request // of an acquire, normalized
+	cmd    lease.Command // of the commands
+	caller lease.Caller  // of an acquire
+	done   func(lease.Lease, error)
+
+	start  time.Time    // when it was made
+	sent   time.Time    // when it was last appended to a connection; zero if never
+	told   bool         // Queued was called
+	again  bool         // it was sent on an earlier connection, so it may have been carried out
+	parked bool         // a broker that closes sent it back: nothing was done
+	ours   bool         // made by the session itself; nobody waits for the outcome
+	fouls  int          // connections that ended in a breach of protocol while it was on them
+	orphan *lease.Lease // of a detach: the hold, whose session ended meanwhile
+	oneKey [1]string    // where req.Keys points for a single key
+}
+
+// newAcquire makes the call of a request. The caller's slices are not kept.
+func newAcquire(r lease.Request, who lease.Caller) *call {
+	c := &call{do: wire.OpAcquire, req: r, caller: who}
+	if len(r.Keys) == 1 {
+		c.oneKey[0] = r.Keys[0]
+		c.req.Keys = c.oneKey[:]
+	}
+	if len(r.Declared) > 0 {
+		c.req.Declared = slices.Clone(r.Declared)
+	}
+	return c
+}
+
+func newCommand(cmd lease.Command, done func(lease.Lease, error)) *call {
+	c := &call{cmd: cmd, done: done}
+	switch cmd.Verb {
+	case lease.Ping:
+		c.do = wire.OpPing
+	case lease.Renew:
+		c.do = wire.OpRenew
+	case lease.Release:
+		c.do = wire.OpRelease
+	case lease.Detach:
+		c.do = wire.OpDetach
+	case lease.Cancel:
+		c.do = wire.OpCancel
+	}
+	return c
+}
+
+// checkCommand refuses what would not make a valid frame: one bad frame must not
+// cost the connection that many calls share.
+func checkCommand(cmd *lease.Command) error {
+	switch cmd.Verb {
+	case lease.Ping:
+		return nil
+	case lease.Renew:
+		if cmd.TTL != 0 {
+			ttl, err := lease.NormalizeTTL(cmd.TTL)
+			if err != nil {
+				return err
+			}
+			cmd.TTL = ttl
+		}
+	case lease.Release, lease.Detach:
+	case lease.Cancel:
+		if cmd.ID == "" {
+			return lease.Refuse("cancel needs the id of the request")
+		}
+	default:
+		return lease.Refuse("verb %d is not a verb", uint8(cmd.Verb))
+	}
+	switch {
+	case cmd.ID == "" && cmd.Token == 0:
+		return lease.Refuse("%s needs the id or the token of the hold", cmd.Verb)
+	case cmd.Token >= lease.MaxToken:
+		return lease.Refuse("token %d is not below 2^53 (MaxToken)", cmd.Token)
+	}
+	return checkID("id", cmd.ID)
+}
+
+// frame returns what is sent now. Durations that count from the start of the
+// call are those that are left.
+func (c *call) frame(now time.Time) wire.Request {
+	switch c.do {
+	case wire.OpAcquire:
+		q := wire.Acquire(c.n, &c.req)
+		if age := now.Sub(c.start); age >= time.Millisecond {
+			q.Waited = min(c.req.Waited+age, lease.MaxWait)
+			if q.Wait > 0 {
+				q.Wait = max(q.Wait-age, time.Millisecond)
+			}
+		}
+		return q
+	case wire.OpClose:
+		return wire.Request{N: c.n, Do: wire.OpClose}
+	}
+	return wire.Command(c.n, &c.cmd)
+}
+
+// waits reports whether the call may wait for its turn, and so for a broker
+// that is away.
+func (c *call) waits() bool { return c.do == wire.OpAcquire && !c.req.Try }
+
+// leavesHold reports whether the call, if it was carried out, left something that
+// outlives the session.
+func (c *call) leavesHold() bool {
+	return c.do == wire.OpAcquire && c.req.Detach || c.do == wire.OpDetach
+}
+
+// ends reports whether the call, once carried out, leaves no hold behind.
+func (c *call) ends() bool { return c.do == wire.OpRelease || c.do == wire.OpCancel }
+
+// concerns reports whether the call names this hold.
+func (c *call) concerns(h *lease.Lease) bool {
+	if c.do == wire.OpAcquire {
+		return c.req.ID == h.ID
+	}
+	if c.cmd.ID != "" {
+		return c.cmd.ID == h.ID
+	}
+	return c.cmd.Token != 0 && slices.ContainsFunc(h.Holds, func(x lease.Hold) bool { return x.Token == c.cmd.Token })
+}
+
+// key is the key to name in an error.
+func (c *call) key() string {
+	if c.do == wire.OpAcquire && len(c.req.Keys) > 0 {
+		return c.req.Keys[0]
+	}
+	return ""
+}
+
+// fail makes an error about the call.
+func (c *call) fail(code lease.Code, reason string, cause error) error {
+	if x, ok := cause.(*lease.Error); ok {
+		// Its code must not match beside ours.
+		reason, cause = reason+": "+x.Error(), nil
+	}
+	return &lease.Error{Code: code, Op: c.do.String(), Key: c.key(), Reason: reason, Cause: cause}
+}
+
+// name fills in what an error of this side does not say: the operation.
+func (c *call) name(err error) error {
+	if x, ok := err.(*lease.Error); ok && x.Op == "" {
+		x.Op = c.do.String()
+	}
+	return err
+}

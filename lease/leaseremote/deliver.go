@@ -1,0 +1,85 @@
+package leaseremote
+
+import "github.com/latchkey-go/latchkey/lease"
+
+// outcome is one callback that is due.
+type outcome struct {
+	call   *call // Done or done, or Queued
+	lease  lease.Lease
+	err    error
+	queued *lease.Queued
+	notice *lease.Notice
+	after  func() // something to do once everything before it was told
+}
+
+func (o *outcome) tell(notify func(lease.Notice)) {
+	switch {
+	case o.queued != nil:
+		o.call.caller.Queued(*o.queued)
+	case o.notice != nil:
+		if notify != nil {
+			notify(*o.notice)
+		}
+	case o.after != nil:
+		o.after()
+	case o.call.caller != nil:
+		o.call.caller.Done(o.lease, o.err)
+	case o.call.done != nil:
+		o.call.done(o.lease, o.err)
+	}
+}
+
+// deliver runs the callbacks that are due, in order, one at a time: whoever
+// finds nobody at it does it for all, a callback that makes a call included.
+// What callbacks send is written together afterwards.
+func (s *session) deliver() {
+	s.mu.Lock()
+	if s.delivering || len(s.ready) == 0 {
+		s.mu.Unlock()
+		return
+	}
+	s.delivering = true
+	l := s.link
+	if l != nil {
+		l.cork()
+	}
+	for len(s.ready) > 0 {
+		batch := s.ready
+		s.ready, s.spare = s.spare[:0], nil
+		s.mu.Unlock()
+		for i := range batch {
+			batch[i].tell(s.opts.Notify)
+			batch[i] = outcome{}
+		}
+		s.mu.Lock()
+		if cap(batch) <= keptOutcomes {
+			s.spare = batch[:0]
+		}
+	}
+	s.delivering = false
+	s.mu.Unlock()
+	if l != nil {
+		l.uncork()
+	}
+}
+
+// keptOutcomes bounds the memory that a burst leaves behind.
+const keptOutcomes = 1024
+
+// answerLocked ends a call.
+func (s *session) answerLocked(c *call, l lease.Lease, err error) {
+	if c.ours {
+		return
+	}
+	s.ready = append(s.ready, outcome{call: c, lease: l, err: err})
+}
+
+// noticeLocked tells of a loss.
+func (s *session) noticeLocked(n lease.Notice) {
+	s.ready = append(s.ready, outcome{notice: &n})
+}
+
+// afterLocked does fn once everything that is due was told.
+func (s *session) afterLocked(fn func()) {
+	s.ready = append(s.ready, outcome{after: fn})
+}
