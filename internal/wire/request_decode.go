@@ -1,6 +1,7 @@
 package wire
 
 import (
+	"bytes"
 	"fmt"
 	"math/bits"
 
@@ -127,11 +128,18 @@ func notObject(line []byte) error {
 	what := d.kind()
 	d.skip(1)
 	d.finish()
+	if d.err != "" && isHTTP(line) {
+		return protocolError("this is HTTP; the HTTP API of a broker has an address of its own")
+	}
 	if d.err != "" {
 		return protocolError("not JSON; each line must be a JSON object")
 	}
 	return protocolError("a frame must be a JSON object, got %s", what)
 }
+
+// isHTTP reports whether a line is the first one of an HTTP request, for a hint:
+// the two ports are easily confused.
+func isHTTP(line []byte) bool { return bytes.Contains(line, []byte(" HTTP/1.")) }
 
 func (d *requestDecoder) noNumber() string {
 	if d.seen&fN == 0 {
