@@ -133,7 +133,7 @@ func seeds() uint64 {
 	if soak() {
 		return 200
 	}
-	return 4
+	return 2
 }
 
 // Crashing at every call of a workload, in every way, never loses what was

@@ -41,14 +41,14 @@ func (w *world) record(i int) []byte {
 	if w.rnd.IntN(30) == 0 {
 		n = 6000 // more than a segment
 	}
-	p := make([]byte, 9, 9+n)
+	p := make([]byte, 9, 17+n)
 	p[0] = 'J'
 	binary.LittleEndian.PutUint32(p[1:], uint32(i))
 	binary.LittleEndian.PutUint32(p[5:], w.run)
-	for range n {
-		p = append(p, byte(w.rnd.Uint32()))
+	for len(p) < 9+n {
+		p = binary.LittleEndian.AppendUint64(p, w.rnd.Uint64())
 	}
-	return p
+	return p[:9+n]
 }
 
 // violation is a promise that the journal broke, as against an error it returned.

@@ -11,7 +11,7 @@ const (
 
 	// MaxPending bounds the bytes appended and not yet committed. Reaching it
 	// means that the owner forgot to commit; the journal fails.
-	MaxPending = 256 << 20
+	MaxPending = 64 << 20
 
 	// DefaultSegmentSize is what Options.SegmentSize means when it is zero.
 	DefaultSegmentSize = 16 << 20
