@@ -2,6 +2,7 @@ package lease
 
 import (
 	"context"
+	"fmt"
 	"time"
 	"unicode/utf8"
 )
@@ -141,7 +142,11 @@ const (
 
 // String returns the name used on the wire.
 func (v Verb) String() string {
-	return [...]string{"ping", "renew", "release", "detach", "cancel"}[v]
+	names := [...]string{"ping", "renew", "release", "detach", "cancel"}
+	if int(v) >= len(names) {
+		return fmt.Sprintf("verb(%d)", uint8(v))
+	}
+	return names[v]
 }
 
 // Command is a Verb and what it is for.
