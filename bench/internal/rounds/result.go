@@ -114,7 +114,7 @@ func reduce(row Row, arms []Arm, record [][]Digest) *Result {
 	control := record[len(record)-1]
 	var ratios, tails, longest []float64
 	for i := range ours {
-		if peer != nil {
+		if peer != nil && row.Value(peer[i]) > 0 {
 			ratios = append(ratios, row.Value(ours[i])/row.Value(peer[i]))
 		}
 		tails = append(tails, ours[i].P99-control[i].P99)
