@@ -3,6 +3,7 @@ package lease
 import (
 	"fmt"
 	"time"
+	"unicode/utf8"
 )
 
 // Party is the public face of a session: what people see of it. Ids are never
@@ -128,6 +129,22 @@ type ForceRequest struct {
 	Token  Token  // only this hold; zero means every hold of the key
 	By     string // who does it, for the log and the event
 	Reason string
+}
+
+// Check reports, as ErrRefused, what breaks a rule or a limit. Services call it.
+func (f ForceRequest) Check() error {
+	if err := CheckKey(f.Key); err != nil {
+		return err
+	}
+	for _, t := range []struct{ name, value string }{{"by", f.By}, {"reason", f.Reason}} {
+		if len(t.value) > MaxLabelLength {
+			return Refuse("%s is %d bytes, at most %d are allowed (MaxLabelLength)", t.name, len(t.value), MaxLabelLength)
+		}
+		if !utf8.ValidString(t.value) {
+			return Refuse("%s is not valid UTF-8", t.name)
+		}
+	}
+	return nil
 }
 
 // Forced is the answer to a ForceRequest.

@@ -24,6 +24,9 @@ func (s *Service) List(ctx context.Context, q lease.Query) (lease.Listing, error
 
 // Force ends holds of a key and is logged.
 func (s *Service) Force(ctx context.Context, f lease.ForceRequest) (lease.Forced, error) {
+	if err := f.Check(); err != nil {
+		return lease.Forced{}, refusal(err, "force")
+	}
 	var got lease.Forced
 	var err error
 	if e := s.call(ctx, func() func(error) {
