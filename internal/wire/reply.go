@@ -34,7 +34,7 @@ type Reply struct {
 
 	TTL       time.Duration // or lease.Forever
 	Elapsed   time.Duration // from reading the request to writing this
-	Remaining time.Duration // of the ttl, when this was written
+	Remaining time.Duration // of the hold, when this was written; lease.Forever without end
 	Waited    time.Duration
 	Detached  bool
 
@@ -67,8 +67,8 @@ type Reply struct {
 
 // Resumed is a lease of a resumed session.
 type Resumed struct {
-	Lease     lease.Lease // without its Deadline
-	Remaining time.Duration
+	Lease     lease.Lease   // without its Deadline
+	Remaining time.Duration // or lease.Forever
 }
 
 // Granted makes the answer to a request that got or kept l: to acquire, renew
@@ -78,10 +78,17 @@ func Granted(n uint64, l *lease.Lease, received, now time.Time) Reply {
 	r := Ended(n, l)
 	r.TTL, r.Waited, r.Detached = l.TTL, l.Waited, l.Detached
 	r.Elapsed = now.Sub(received)
-	if l.TTL != lease.Forever && !l.Deadline.IsZero() {
-		r.Remaining = max(l.Deadline.Sub(now), 0)
-	}
+	r.Remaining = remaining(l, now)
 	return r
+}
+
+// remaining is what is left of l. A lease for ever has an end where its total
+// time is capped.
+func remaining(l *lease.Lease, now time.Time) time.Duration {
+	if l.Deadline.IsZero() {
+		return lease.Forever
+	}
+	return max(l.Deadline.Sub(now), 0)
 }
 
 // Ended makes the answer to release and cancel: which holds of l are gone.
@@ -118,14 +125,16 @@ func (r *Reply) Holds() []lease.Hold {
 // sent before it was written, on this process's clock.
 func (r *Reply) Lease(sent time.Time) lease.Lease {
 	l := lease.Lease{ID: r.ID, Holds: r.Holds(), TTL: r.TTL, Waited: r.Waited, Detached: r.Detached}
-	l.Deadline = deadline(sent, r.Elapsed, r.Remaining, r.TTL)
+	if r.TTL != 0 {
+		l.Deadline = deadline(sent, r.Elapsed, r.Remaining)
+	}
 	return l
 }
 
 // deadline is the rule by which a client computes it. The server had the request
 // no earlier than sent, so the sum is not later than the true end.
-func deadline(sent time.Time, elapsed, remaining, ttl time.Duration) time.Time {
-	if ttl == lease.Forever || ttl == 0 {
+func deadline(sent time.Time, elapsed, remaining time.Duration) time.Time {
+	if remaining == lease.Forever {
 		return time.Time{}
 	}
 	return sent.Add(elapsed + remaining)
@@ -136,7 +145,7 @@ func (r *Reply) ResumedLeases(sent time.Time) []lease.Lease {
 	out := make([]lease.Lease, len(r.Leases))
 	for i, h := range r.Leases {
 		out[i] = h.Lease
-		out[i].Deadline = deadline(sent, r.Elapsed, h.Remaining, h.Lease.TTL)
+		out[i].Deadline = deadline(sent, r.Elapsed, h.Remaining)
 	}
 	return out
 }
@@ -146,9 +155,7 @@ func Resume(leases []lease.Lease, now time.Time) []Resumed {
 	out := make([]Resumed, len(leases))
 	for i, l := range leases {
 		out[i].Lease = l
-		if l.TTL != lease.Forever && !l.Deadline.IsZero() {
-			out[i].Remaining = max(l.Deadline.Sub(now), 0)
-		}
+		out[i].Remaining = remaining(&l, now)
 		out[i].Lease.Deadline = time.Time{}
 	}
 	return out

@@ -2,6 +2,7 @@ package wire
 
 import (
 	"strconv"
+	"time"
 
 	"github.com/latchkey-go/latchkey/lease"
 )
@@ -61,15 +62,10 @@ func appendDone(b []byte, r *Reply, start int) []byte {
 	}
 	b = addText(b, "id", r.ID)
 	b = addHolds(b, r.Key, r.Token, r.Keys, r.Tokens)
-	switch {
-	case r.TTL == lease.Forever:
-		b = addFlag(b, "forever", true)
+	if r.TTL != 0 {
+		b = addSpan(b, r.TTL, lease.Forever)
 		b = putInt(b, "elapsed", floor(r.Elapsed))
-		b = putInt(b, "waited", floor(r.Waited))
-	case r.TTL != 0:
-		b = putInt(b, "ttl", floor(r.TTL))
-		b = putInt(b, "elapsed", floor(r.Elapsed))
-		b = putInt(b, "remaining", floor(r.Remaining))
+		b = addRemaining(b, r.Remaining)
 		b = putInt(b, "waited", floor(r.Waited))
 	}
 	b = addFlag(b, "detached", r.Detached)
@@ -81,6 +77,23 @@ func appendDone(b []byte, r *Reply, start int) []byte {
 		b = append(name(b, "stats"), statsJSON(r.Stats)...)
 	}
 	return b
+}
+
+// addSpan appends a ttl and what is left of it.
+func addSpan(b []byte, ttl, remaining time.Duration) []byte {
+	if ttl == lease.Forever {
+		b = addFlag(b, "forever", true)
+	} else {
+		b = putInt(b, "ttl", floor(ttl))
+	}
+	return addRemaining(b, remaining)
+}
+
+func addRemaining(b []byte, d time.Duration) []byte {
+	if d == lease.Forever {
+		return b
+	}
+	return putInt(b, "remaining", floor(d))
 }
 
 func addHolds(b []byte, key string, token lease.Token, keys []string, tokens []lease.Token) []byte {
@@ -130,12 +143,7 @@ func addLeases(b []byte, leases []Resumed) []byte {
 func appendLease(b []byte, h *Resumed) []byte {
 	b = putText(append(b, '{'), "id", h.Lease.ID)
 	b = addHolds(b, "", 0, keysOf(h.Lease.Holds), tokensOf(h.Lease.Holds))
-	if h.Lease.TTL == lease.Forever {
-		b = addFlag(b, "forever", true)
-	} else {
-		b = putInt(b, "ttl", floor(h.Lease.TTL))
-		b = putInt(b, "remaining", floor(h.Remaining))
-	}
+	b = addSpan(b, h.Lease.TTL, h.Remaining)
 	b = putInt(b, "waited", floor(h.Lease.Waited))
 	b = addFlag(b, "detached", h.Lease.Detached)
 	return append(b, '}')
@@ -290,12 +298,7 @@ func appendHolder(b []byte, h *lease.Holder) []byte {
 	b = appendParty(append(b, '{'), &h.Party, h.Mode, h.Limit)
 	b = putInt(b, "token", int64(h.Token))
 	b = putInt(b, "since", floor(h.Since))
-	if h.TTL == lease.Forever {
-		b = addFlag(b, "forever", true)
-	} else {
-		b = putInt(b, "ttl", floor(h.TTL))
-		b = putInt(b, "remaining", floor(h.Remaining))
-	}
+	b = addSpan(b, h.TTL, h.Remaining)
 	b = addFlag(b, "detached", h.Detached)
 	return append(addFlag(b, "broken", h.Broken), '}')
 }

@@ -1,6 +1,8 @@
 package wire
 
 import (
+	"time"
+
 	"github.com/latchkey-go/latchkey/lease"
 )
 
@@ -15,7 +17,7 @@ type replyDecoder struct {
 // DecodeReply fills r from one line. The error is a *lease.Error with
 // lease.ErrProtocol: the connection has no future. r keeps no part of line.
 func DecodeReply(line []byte, r *Reply) error {
-	*r = Reply{}
+	*r = Reply{Remaining: absent}
 	d := replyDecoder{decoder: decoder{scanner: scanner{data: line}}, reply: r}
 	if d.peek() != '{' {
 		return notObject(line)
@@ -34,9 +36,24 @@ func DecodeReply(line []byte, r *Reply) error {
 	return d.verdict()
 }
 
+// absent marks a remaining time that the frame did not have.
+const absent = -1
+
+// left is what remains of a ttl: for ever if the ttl is and nothing else was said.
+func left(remaining, ttl time.Duration) time.Duration {
+	switch {
+	case remaining != absent:
+		return remaining
+	case ttl == lease.Forever:
+		return lease.Forever
+	}
+	return 0
+}
+
 // verdict finds the kind of the frame and checks what belongs to it.
 func (d *replyDecoder) verdict() error {
 	r := d.reply
+	r.Remaining = left(r.Remaining, r.TTL)
 	if len(r.Keys) != len(r.Tokens) {
 		return protocolError("%d keys with %d tokens", len(r.Keys), len(r.Tokens))
 	}
@@ -228,6 +245,7 @@ func (d *decoder) holders() (out []lease.Holder) {
 }
 
 func (d *decoder) holder() (h lease.Holder) {
+	h.Remaining = absent
 	d.object(func(name string) {
 		switch name {
 		case "mode":
@@ -244,7 +262,7 @@ func (d *decoder) holder() (h lease.Holder) {
 			h.Remaining = d.millis(0)
 		case "forever":
 			if d.flag() {
-				h.TTL, h.Remaining = lease.Forever, lease.Forever
+				h.TTL = lease.Forever
 			}
 		case "detached":
 			h.Detached = d.flag()
@@ -254,6 +272,7 @@ func (d *decoder) holder() (h lease.Holder) {
 			d.party(name, &h.Party)
 		}
 	})
+	h.Remaining = left(h.Remaining, h.TTL)
 	return h
 }
 
@@ -300,7 +319,7 @@ func (d *replyDecoder) cycle() {
 func (d *replyDecoder) leases() {
 	d.reply.Leases = []Resumed{}
 	d.list("objects", func() {
-		var h Resumed
+		h := Resumed{Remaining: absent}
 		var keys []string
 		var tokens []lease.Token
 		d.object(func(name string) {
@@ -334,6 +353,7 @@ func (d *replyDecoder) leases() {
 		for i, k := range keys {
 			h.Lease.Holds = append(h.Lease.Holds, lease.Hold{Key: k, Token: tokens[i]})
 		}
+		h.Remaining = left(h.Remaining, h.Lease.TTL)
 		d.reply.Leases = append(d.reply.Leases, h)
 	})
 }

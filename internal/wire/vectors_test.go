@@ -293,7 +293,7 @@ func replyMeaningOf(r *Reply) map[string]any {
 	}
 	if ms := span(r.TTL, lease.Forever); ms != nil {
 		m["ttl"], m["elapsed"], m["waited"] = *ms, floor(r.Elapsed), floor(r.Waited)
-		if *ms >= 0 {
+		if r.Remaining != lease.Forever {
 			m["remaining"] = floor(r.Remaining)
 		}
 	}
@@ -306,7 +306,7 @@ func replyMeaningOf(r *Reply) map[string]any {
 	for _, h := range r.Leases {
 		l := map[string]any{"id": h.Lease.ID, "holds": holdsMeaning(h.Lease.Holds), "detached": h.Lease.Detached,
 			"waited": floor(h.Lease.Waited), "ttl": *span(h.Lease.TTL, lease.Forever)}
-		if h.Lease.TTL != lease.Forever {
+		if h.Remaining != lease.Forever {
 			l["remaining"] = floor(h.Remaining)
 		}
 		leases = append(leases, l)
