@@ -10,42 +10,6 @@ import (
 	"strings"
 )
 
-// sleepMark in the comment above a function says that it is only called inside a synctest bubble, where a sleep moves
-// the fake clock instead of waiting.
-const sleepMark = "synctest bubble"
-
-// checkSleep refuses sleeping on the real clock in tests: it is either too short on a busy machine or wasted. Inside
-// a function passed to synctest.Test time is fake.
-func checkSleep(t *tree) []finding {
-	var out []finding
-	for _, s := range t.rootGo() {
-		if !s.test {
-			continue
-		}
-		for _, d := range s.file.Decls {
-			f, ok := d.(*ast.FuncDecl)
-			if ok && f.Doc != nil && strings.Contains(strings.Join(strings.Fields(f.Doc.Text()), " "), sleepMark) {
-				continue
-			}
-			ast.Inspect(d, func(n ast.Node) bool {
-				call, ok := n.(*ast.CallExpr)
-				if !ok {
-					return true
-				}
-				switch pkg, fn := callee(s, call.Fun); {
-				case pkg == "testing/synctest":
-					return false // time is fake in there
-				case pkg == "time" && fn == "Sleep":
-					out = append(out, t.at(call.Pos(), "test-sleep", "a test waits for what it wants to see, or runs in a "+
-						"synctest bubble; a helper of such tests says %q in its comment", sleepMark))
-				}
-				return true
-			})
-		}
-	}
-	return out
-}
-
 // checkSkip demands that a skipped test says why. The receiver may have any name.
 func checkSkip(t *tree) []finding {
 	var out []finding
