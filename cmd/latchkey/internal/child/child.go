@@ -48,6 +48,12 @@ type Options struct {
 
 	Stdin, Stdout, Stderr *os.File
 
+	// Signals is where the caller is notified of signals to this process; from
+	// here on they are the command's, as are those that Run asks for besides. The
+	// caller reads nothing of it until Run returns, and stops it afterwards. Nil
+	// is a channel of Run's own.
+	Signals chan os.Signal
+
 	// Lead is how long before a deadline that stands still the command is asked
 	// to stop.
 	Lead time.Duration
@@ -61,6 +67,7 @@ type Options struct {
 type Status struct {
 	Exit   int            // exit status, when no signal ended it
 	Signal syscall.Signal // the signal that ended it, or zero
+	Lost   bool           // Run killed it because its hold was lost
 }
 
 // Code is the status as shells show it: 128 and the signal's number for a

@@ -19,6 +19,7 @@ type process struct {
 	pid     int // also the id of its group
 	events  chan event
 	signals chan os.Signal
+	own     bool      // signals was made here
 	term    *terminal // nil without a controlling terminal
 
 	// While this process asks to be stopped along with the command, suspended
@@ -45,8 +46,11 @@ var relayed = [...]os.Signal{
 func start(o Options) (*process, error) {
 	p := &process{
 		events:  make(chan event, 4),
-		signals: make(chan os.Signal, 16),
+		signals: o.Signals,
 		term:    openTerminal(o.Stdin, o.Stdout),
+	}
+	if p.signals == nil {
+		p.signals, p.own = make(chan os.Signal, 16), true
 	}
 	// Before the start, so that no signal can end this process and leave the
 	// command alone. What whoever started us ignores stays ignored, for the
@@ -120,7 +124,9 @@ func (p *process) watch(o Options, attr *syscall.ProcAttr, started chan<- error)
 
 // close gives back what start took.
 func (p *process) close() {
-	signal.Stop(p.signals)
+	if p.own {
+		signal.Stop(p.signals)
+	}
 	if p.ticker != nil {
 		p.ticker.Stop()
 	}

@@ -16,10 +16,14 @@ type process struct {
 	proc    *os.Process
 	events  chan event
 	signals chan os.Signal
+	own     bool // signals was made here
 }
 
 func start(o Options) (*process, error) {
-	p := &process{events: make(chan event, 1), signals: make(chan os.Signal, 4)}
+	p := &process{events: make(chan event, 1), signals: o.Signals}
+	if p.signals == nil {
+		p.signals, p.own = make(chan os.Signal, 4), true
+	}
 	// The console sends an interrupt to the command as well: it is enough not to
 	// die of it.
 	signal.Notify(p.signals, os.Interrupt)
@@ -45,7 +49,11 @@ func (p *process) watch() {
 	p.events <- event{status: Status{Exit: st.ExitCode()}}
 }
 
-func (p *process) close() { signal.Stop(p.signals) }
+func (p *process) close() {
+	if p.own {
+		signal.Stop(p.signals)
+	}
+}
 
 // terminate does nothing: there is no way to ask, so the command keeps the time
 // until the deadline.

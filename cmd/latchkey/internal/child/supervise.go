@@ -137,6 +137,7 @@ func (s *supervisor) kill(why string) {
 // finish sees to it that nothing of the command's group outlives the lock: what
 // the command left behind would go on without it.
 func (s *supervisor) finish(st Status) Status {
+	st.Lost = s.killed
 	s.process.takeTerminal(st)
 	if !s.process.groupAlive() {
 		return st

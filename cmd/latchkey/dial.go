@@ -1,0 +1,146 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"os"
+	"os/user"
+	"strings"
+	"time"
+
+	"github.com/latchkey-go/latchkey/lease"
+	"github.com/latchkey-go/latchkey/lease/leaseremote"
+)
+
+// How long a broker may take to accept a connection, to answer a question, and
+// to take leave. Waiting for a lock is not bounded by any of them.
+const (
+	dialTime   = 5 * time.Second
+	answerTime = 10 * time.Second
+	leaveTime  = 3 * time.Second
+)
+
+// errNoBroker says that nothing answers at the address.
+var errNoBroker = errors.New("no broker")
+
+// dial reaches the broker.
+func (a *app) dial(ctx context.Context) (*leaseremote.Service, error) {
+	svc, err := leaseremote.Dial(ctx, a.server, leaseremote.Options{DialTimeout: dialTime})
+	switch {
+	case err == nil:
+		return svc, nil
+	case ctx.Err() != nil:
+		return nil, ctx.Err()
+	case lease.CodeOf(err) == lease.ErrUnavailable:
+		return nil, a.noBroker(err)
+	case lease.CodeOf(err) == lease.ErrRefused:
+		return nil, fmt.Errorf("%w; set --server or $%s", err, envServer)
+	}
+	return nil, err
+}
+
+func (a *app) noBroker(err error) error {
+	why := ""
+	if !isRefused(err) {
+		why = ": " + dialReason(err)
+	}
+	return fmt.Errorf("%w at %s%s: start one with `latchkey serve`, or set %s", errNoBroker, a.server, why, envServer)
+}
+
+// dialReason strips the operation and address, which the message has already.
+func dialReason(err error) string {
+	if x, ok := errors.AsType[*net.OpError](err); ok {
+		err = x.Err
+	}
+	if x, ok := errors.AsType[*os.SyscallError](err); ok {
+		err = x.Err
+	}
+	if errors.Is(err, context.DeadlineExceeded) || errors.Is(err, os.ErrDeadlineExceeded) {
+		return fmt.Sprintf("no answer within %v", dialTime)
+	}
+	return err.Error()
+}
+
+// unreached says of an error that the broker has been lost since it was dialled.
+func (a *app) unreached(err error) error {
+	if code := lease.CodeOf(err); code == lease.ErrUnavailable || code == lease.ErrServiceGone {
+		return fmt.Errorf("the broker at %s does not answer: %w", a.server, err)
+	}
+	return err
+}
+
+// ask runs a question to the broker that needs no session.
+func (a *app) ask(question func(ctx context.Context, svc lease.Service) error) error {
+	ctx, stop := interruptible()
+	defer stop.handOver()
+	svc, err := a.dial(ctx)
+	if err != nil {
+		return interrupted(ctx, err)
+	}
+	defer svc.Close()
+	short, cancel := context.WithTimeout(ctx, answerTime)
+	defer cancel()
+	return interrupted(ctx, a.unreached(question(short, svc)))
+}
+
+// command runs one command on a lock that some session holds.
+func (a *app) command(do func(ctx context.Context, c *lease.Client) error) error {
+	return a.ask(func(ctx context.Context, svc lease.Service) error {
+		c, err := lease.Connect(ctx, svc, lease.ClientOptions{SessionOptions: a.sessionOptions()})
+		if err != nil {
+			return err
+		}
+		defer a.leave(c)
+		return do(ctx, c)
+	})
+}
+
+// leave ends a client's session. That it could not be said goodbye to is no
+// error of a verb that has its answer: the session then ends with its grace.
+func (a *app) leave(c *lease.Client) {
+	ctx, cancel := context.WithTimeout(context.Background(), leaveTime)
+	defer cancel()
+	_ = c.Close(ctx)
+}
+
+// sessionOptions name this process to the people who look at the broker.
+func (a *app) sessionOptions() lease.SessionOptions {
+	host, err := os.Hostname()
+	if err != nil {
+		host = "" // shown only
+	}
+	return lease.SessionOptions{Name: fit(a.userName()), Host: fit(host), PID: os.Getpid()}
+}
+
+func (a *app) userName() string {
+	if u, err := user.Current(); err == nil && u.Username != "" {
+		return u.Username
+	}
+	for _, name := range []string{"USER", "USERNAME"} {
+		if v, ok := a.env(name); ok && v != "" {
+			return v
+		}
+	}
+	return "unknown"
+}
+
+// fit makes text that this program chose itself acceptable as a label.
+func fit(s string) string {
+	s = strings.ToValidUTF8(s, "?")
+	if len(s) > lease.MaxLabelLength {
+		s = strings.ToValidUTF8(s[:lease.MaxLabelLength], "")
+	}
+	return s
+}
+
+// logger writes to standard error, warnings and worse unless verbose.
+func (a *app) logger(verbose bool) *slog.Logger {
+	level := slog.LevelWarn
+	if verbose {
+		level = slog.LevelDebug
+	}
+	return slog.New(slog.NewTextHandler(a.err, &slog.HandlerOptions{Level: level}))
+}

@@ -1,0 +1,118 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/latchkey-go/latchkey/lease"
+)
+
+// progress tells people on standard error that a request waits: one line, and on
+// a terminal the same line again each second with what has changed.
+type progress struct {
+	svc     lease.Service
+	out     io.Writer
+	width   int // of the terminal; zero when it is none
+	request lease.Request
+	me      lease.Party
+	queued  chan lease.Queued // capacity one
+	stop    chan struct{}
+	stopped chan struct{}
+	shown   int // width of the line on the terminal
+}
+
+// watchWaiting starts it. What it returns is for ClientOptions.OnQueued, and to
+// be called when the waiting is over.
+func (a *app) watchWaiting(svc lease.Service, r lease.Request, me lease.SessionOptions) (func(lease.Queued), func()) {
+	p := &progress{
+		svc: svc, out: a.err, width: a.styled(a.err).width, request: r,
+		me:      lease.Party{Session: me.Name, Host: me.Host, PID: me.PID, Label: r.Label},
+		queued:  make(chan lease.Queued, 1),
+		stop:    make(chan struct{}),
+		stopped: make(chan struct{}),
+	}
+	go p.run()
+	return p.put, p.end
+}
+
+// put never blocks: it is called from the service's loop.
+func (p *progress) put(q lease.Queued) {
+	select {
+	case p.queued <- q:
+	default: // said already; the request was sent again after a lost connection
+	}
+}
+
+func (p *progress) end() {
+	close(p.stop)
+	<-p.stopped
+}
+
+func (p *progress) run() {
+	defer close(p.stopped)
+	var q lease.Queued
+	select {
+	case q = <-p.queued:
+	case <-p.stop:
+		return
+	}
+	begin := time.Now()
+	line := waitingLine(q.Key, q.Ahead, q.Position)
+	if p.width == 0 {
+		fmt.Fprintf(p.out, "latchkey: %s\n", oneLine(line))
+		return
+	}
+	tick := time.NewTicker(time.Second)
+	defer tick.Stop()
+	for {
+		p.show(oneLine(line) + ", waiting for " + span(time.Since(begin).Truncate(time.Second)))
+		select {
+		case <-tick.C:
+		case <-p.stop:
+			p.show("")
+			return
+		}
+		if now, ok := p.look(); ok {
+			line = now
+		}
+	}
+}
+
+// show replaces the line. It needs nothing of the terminal but to go back to
+// its left edge.
+func (p *progress) show(line string) {
+	line = cut(line, p.width-1)
+	width := displayWidth(line)
+	fmt.Fprintf(p.out, "\r%s%s", line, strings.Repeat(" ", max(p.shown-width, 0)))
+	if line == "" {
+		fmt.Fprint(p.out, "\r")
+	}
+	p.shown = width
+}
+
+// look asks for the first key that is in the way.
+func (p *progress) look() (string, bool) {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+	defer cancel()
+	for _, key := range p.request.Keys {
+		l, err := p.svc.List(ctx, lease.Query{Key: key})
+		if err != nil || len(l.Keys) == 0 {
+			continue
+		}
+		info := l.Keys[0]
+		for place, w := range info.Waiters {
+			if w.Party == p.me && (len(info.Holders) > 0 || place > 0) {
+				return waitingLine(key, info.Holders, place), true
+			}
+		}
+	}
+	return "", false
+}
+
+// waitingLine says what a request waits for and how many are before it.
+func waitingLine(key string, holders []lease.Holder, ahead int) string {
+	return fmt.Sprintf("waiting for %s%s, %s in line", plain(key), heldBy(holders), ordinal(ahead+1))
+}
