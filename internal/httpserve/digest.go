@@ -39,7 +39,8 @@ type rate struct {
 	Known bool
 	Now   float64
 	Most  float64
-	Line  string // points of an SVG polyline in a box of 100 by 24
+	Line  string // points of the curve in a box of 100 by 24
+	Area  string // points of the area below it
 }
 
 type topRow struct {
@@ -137,18 +138,20 @@ func rateOf(samples []sample, value func(sample) uint64) rate {
 	r.Known, r.Now = true, rates[len(rates)-1]
 	end := samples[len(samples)-1].at
 	x := func(t time.Time) float64 { return max(100-100*end.Sub(t).Seconds()/rateWindow.Seconds(), 0) }
+	const bottom, height = 24.0, 22.0
 	var line strings.Builder
 	for i, v := range rates {
-		y := 22.5
+		y := bottom
 		if r.Most > 0 {
-			y = 22.5 - 21*v/r.Most
+			y -= height * v / r.Most
 		}
 		if i == 0 {
-			fmt.Fprintf(&line, "%.1f,%.1f ", x(samples[0].at), y)
+			fmt.Fprintf(&line, "%.1f,%.1f", x(samples[0].at), y)
 		}
-		fmt.Fprintf(&line, "%.1f,%.1f ", x(samples[i+1].at), y)
+		fmt.Fprintf(&line, " %.1f,%.1f", x(samples[i+1].at), y)
 	}
-	r.Line = strings.TrimSpace(line.String())
+	r.Line = line.String()
+	r.Area = fmt.Sprintf("%.1f,%.0f %s 100,%.0f", x(samples[0].at), bottom, r.Line, bottom)
 	return r
 }
 

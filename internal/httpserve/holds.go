@@ -3,6 +3,7 @@ package httpserve
 import (
 	"context"
 	"crypto/rand"
+	"slices"
 	"time"
 
 	"github.com/latchkey-go/latchkey/lease"
@@ -27,7 +28,13 @@ func (s *Server) acquire(ctx context.Context, req lease.Request) (lease.Lease, e
 	named := req.ID != ""
 	if !named {
 		req.ID = rand.Text()
+	} else if l, held := s.earlier(ctx, req); held {
+		return l, nil
 	}
+	return s.await(ctx, req, named)
+}
+
+func (s *Server) await(ctx context.Context, req lease.Request, named bool) (lease.Lease, error) {
 	s.join(req.ID)
 	c := caller{make(chan outcome, 1)}
 	s.session.Acquire(req, c)
@@ -44,6 +51,20 @@ func (s *Server) acquire(ctx context.Context, req lease.Request) (lease.Lease, e
 		s.leave(req.ID, false)
 		return s.afterEnd(c.done, "acquire")
 	}
+}
+
+// earlier finds the grant of a request that was made before this process
+// started. Its session ended with the process, so that to the service the repeat
+// is another request, which would wait for its own first grant.
+func (s *Server) earlier(ctx context.Context, req lease.Request) (lease.Lease, bool) {
+	// To detach what is detached changes nothing and answers with the lease.
+	l, err := s.command(ctx, lease.Command{Verb: lease.Detach, ID: req.ID})
+	if err != nil || !slices.Equal(keysOf(l), slices.Sorted(slices.Values(req.Keys))) {
+		return lease.Lease{}, false
+	}
+	// One of this process has a newer token; the service itself compares it with
+	// the repeat.
+	return l, l.Token() <= s.before
 }
 
 // join counts a caller of a request.

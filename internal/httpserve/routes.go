@@ -1,6 +1,7 @@
 package httpserve
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"net/http"
@@ -169,6 +170,9 @@ func (s *Server) failure(err error) (int, failure) {
 	var p *problem
 	if errors.As(err, &p) {
 		return p.status, failure{p.text, p.code}
+	}
+	if errors.Is(err, context.DeadlineExceeded) {
+		return http.StatusServiceUnavailable, failure{"the service did not answer in time", lease.ErrUnavailable}
 	}
 	code := lease.CodeOf(err)
 	text := reason(err)

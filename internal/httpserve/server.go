@@ -56,7 +56,8 @@ type Server struct {
 	session lease.Session
 	opts    Options
 	log     *slog.Logger
-	started time.Time // as the wall had it, for display
+	started time.Time   // as the wall had it, for display
+	before  lease.Token // the newest one when this server started
 	hosts   map[string]bool
 	routes  map[string]map[string]route // by path, then method
 	metrics *meters
@@ -81,12 +82,16 @@ func New(svc lease.Service, o Options) (*Server, error) {
 	if err != nil {
 		host = "" // shown only
 	}
+	st, err := svc.Stats(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("ask the service where tokens stand: %w", err)
+	}
 	session, err := svc.Open(ctx, lease.SessionOptions{Name: "http", Host: host, PID: os.Getpid()})
 	if err != nil {
 		return nil, fmt.Errorf("open the session for http: %w", err)
 	}
 	s := &Server{
-		svc: svc, session: session, opts: o, log: o.Logger, started: time.Now(),
+		svc: svc, session: session, opts: o, log: o.Logger, started: time.Now(), before: st.LastToken,
 		hosts:   allowedHosts(o.Hosts),
 		closing: make(chan struct{}), gone: make(chan struct{}),
 		callers: make(map[string]int),
