@@ -15,6 +15,7 @@ func (s *session) frame(l *link, r *wire.Reply) {
 	if s.over || s.link != l {
 		return
 	}
+	s.heard = true
 	switch r.Kind {
 	case wire.Notice:
 		s.noticedLocked(l, r)
@@ -83,11 +84,15 @@ func (s *session) answerReplyLocked(c *call, r *wire.Reply) {
 
 func (s *session) settleAcquireLocked(c *call, r *wire.Reply) {
 	switch {
+	case r.Kind == wire.OK && s.leaving && !c.req.Detach:
+		// The goodbye releases it. What its caller is told depends on whether the
+		// goodbye arrives, so that it waits for that.
+		s.calls[c.n] = c
 	case r.Kind == wire.OK:
 		granted := r.Lease(c.sent)
 		s.holds[granted.ID] = &granted
 		s.answerLocked(c, granted, nil)
-	case !s.closing && (r.Code == lease.ErrSessionLost || r.Code == lease.ErrClosed && c.waits()):
+	case !s.leaving && (r.Code == lease.ErrSessionLost || r.Code == lease.ErrClosed && c.waits()):
 		// The broker closes, or has ended the session: nothing was done and
 		// nothing is lost by asking again once there is a connection.
 		c.sent, c.parked = time.Time{}, true

@@ -17,8 +17,8 @@
 //
 // Each session has a connection of its own. One more, opened at first use, serves
 // List, Watch, Force and Stats. A session with a grace pings every third of it,
-// one frame whatever it holds; a ping that stays unanswered for two thirds counts
-// as a broken connection.
+// one frame whatever it holds; a broker that is silent from one ping to the next
+// counts as a broken connection.
 //
 // # When the connection breaks
 //

@@ -193,15 +193,14 @@ func (s *session) cut(l *link, err error) bool {
 
 const takenOver = "another connection resumed the session"
 
-// takenLocked ends this side of a session that another connection has now. Its
-// requests and holds are that one's.
+// takenLocked ends this side of a session that another connection has now. The
+// holds are that one's and live on, so nothing is told of them; but whoever waits
+// here is answered, and whoever looks at the deadline stops.
 func (s *session) takenLocked() {
 	s.log.Warn(takenOver, "session", s.opts.Name, "holds", len(s.holds))
 	s.taken = true
-	for _, h := range s.holds {
-		if !h.Detached {
-			s.noticesLocked(h, lease.ErrSessionLost, takenOver)
-		}
+	if s.grace > 0 {
+		s.until.Store(1)
 	}
 	for _, c := range s.sortedCallsLocked() {
 		s.answerLocked(c, lease.Lease{}, c.fail(lease.ErrSessionLost, takenOver, nil))

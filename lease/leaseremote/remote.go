@@ -137,9 +137,9 @@ func (v *Service) first(ctx context.Context) (*link, error) {
 // attempt within ctx and Options.DialTimeout; ErrUnavailable means that the
 // broker was not reached. See lease.Service.
 //
-// A connection that loses its session to another one that resumes it tells its
-// holds as ErrSessionLost and answers everything with that; it does not take the
-// session back.
+// A session that another connection resumes answers everything with
+// ErrSessionLost from then on, has a deadline that has passed, and is not told of
+// losses any more; it does not take the session back.
 func (v *Service) Open(ctx context.Context, o lease.SessionOptions) (lease.Session, error) {
 	if err := o.Check(); err != nil {
 		return nil, v.unreachable("open", err)
@@ -198,6 +198,9 @@ func (v *Service) Close() error {
 	v.mu.Unlock()
 	if l != nil {
 		l.close(errStopped)
+	}
+	for _, s := range sessions {
+		s.leave() // before any of them releases what another one waits for
 	}
 	for _, s := range sessions {
 		s.Close(nil)

@@ -51,12 +51,14 @@ type session struct {
 	delivering bool
 
 	probe   *call       // the ping that has no answer yet
+	heard   bool        // something came since the last tick
 	pinger  *time.Timer // nil without a grace
 	overdue *time.Timer // gives calls up while there is no connection
 	nextDue time.Time   // when it runs; zero when it does not
 	patient time.Time   // until when calls that cannot wait are kept then
 	trouble error       // why there is no connection
 
+	leaving bool // nothing new is accepted, and what is granted yet is given back
 	closing bool // a goodbye was asked for
 	closers []func(error)
 	late    *time.Timer // ends the wait for its answer
@@ -154,7 +156,7 @@ func (s *session) admitLocked(c *call) error {
 	switch {
 	case s.taken:
 		return c.fail(lease.ErrSessionLost, takenOver, nil)
-	case s.over || s.closing:
+	case s.over || s.leaving:
 		return c.fail(lease.ErrClosed, "the session was closed", nil)
 	case len(s.calls) >= lease.MaxInFlight-ownCalls:
 		return lease.Refuse("%d requests of this session have no answer yet, no more are allowed (MaxInFlight)", len(s.calls))
@@ -243,6 +245,13 @@ func (s *session) Suspend() {
 	s.deliver()
 }
 
+// leave lets nobody wait or be granted any more; Close must follow.
+func (s *session) leave() {
+	s.mu.Lock()
+	s.leaving = true
+	s.mu.Unlock()
+}
+
 // Close: see lease.Session. The answer comes within about a second:
 // ErrUnavailable when the goodbye did not reach the broker, which then ends the
 // session after its grace.
@@ -263,7 +272,7 @@ func (s *session) Close(done func(error)) {
 		s.mu.Unlock()
 		return
 	}
-	s.closing = true
+	s.leaving, s.closing = true, true
 	s.late = time.AfterFunc(goodbyeWait, func() { s.endUnanswered() })
 	flush := false
 	if s.link == nil && s.id == "" {

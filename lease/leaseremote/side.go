@@ -235,13 +235,14 @@ func (d *side) giveUp(a *ask, cause error, overdue bool) error {
 	if d.asks[a.req.N] == a {
 		delete(d.asks, a.req.N)
 	}
+	if overdue && d.link != nil {
+		d.link.fail(errSilent)
+	}
 	switch {
 	case a.sent && !a.repeat:
 		return a.fail(lease.ErrUnknown, "not answered in time; it may have been carried out", cause)
 	case d.link == nil && d.trouble != nil:
 		return a.fail(lease.ErrUnavailable, "no broker reached at "+d.svc.addr, d.trouble)
-	case d.link != nil && overdue:
-		d.link.fail(errSilent)
 	}
 	return a.fail(lease.ErrUnavailable, "not answered in time by "+d.svc.addr, cause)
 }

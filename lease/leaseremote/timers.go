@@ -20,9 +20,10 @@ func (s *session) startPingsLocked() {
 
 func (s *session) pingEvery() time.Duration { return max(s.grace/3, time.Millisecond) }
 
-// ping runs on the timer. A ping that was not answered for two thirds of the
-// grace means that the broker or the way to it is dead although the connection
-// stands: what is left of the grace is better spent on another one.
+// ping runs on the timer. A broker from which nothing came since the last ping, a
+// third of the grace ago, or that owes the answer for a whole grace, is dead or
+// out of reach although the connection stands: what is left of the grace is
+// better spent on another one.
 func (s *session) ping() {
 	s.mu.Lock()
 	l := s.link
@@ -31,14 +32,16 @@ func (s *session) ping() {
 		return
 	}
 	flush := false
-	if s.probe == nil {
+	switch {
+	case s.probe == nil:
 		s.probe = newCommand(lease.Command{Verb: lease.Ping}, nil)
 		s.probe.ours = true
 		s.probe.start = time.Now()
 		flush, _ = s.sendLocked(s.probe) // the frame is short
-	} else if time.Since(s.probe.sent) >= 2*s.pingEvery() {
+	case !s.heard || time.Since(s.probe.sent) >= s.grace:
 		l.fail(errSilent)
 	}
+	s.heard = false
 	s.pinger.Reset(s.pingEvery())
 	s.mu.Unlock()
 	if flush {
