@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/http"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -27,6 +28,10 @@ type rig struct {
 	base   string
 	client *http.Client
 	served chan error
+
+	described *description
+	mu        sync.Mutex      // guards seen
+	seen      map[string]bool // method, path and status of answers, by the description
 }
 
 func start(t *testing.T, o Options) *rig {
@@ -50,7 +55,8 @@ func startOn(t *testing.T, svc lease.Service, o Options) *rig {
 		t.Fatal(err)
 	}
 	r := &rig{t: t, svc: svc, server: server, base: "http://" + l.Addr().String(),
-		client: &http.Client{Transport: &http.Transport{}}, served: make(chan error, 1)}
+		client: &http.Client{Transport: &http.Transport{}}, served: make(chan error, 1),
+		described: describe(t), seen: make(map[string]bool)}
 	go func() { r.served <- server.Serve(l) }()
 	t.Cleanup(r.stop)
 	return r
@@ -92,6 +98,9 @@ func (r *rig) do(req *http.Request) answer {
 			r.t.Fatalf("%s %s: not JSON: %v: %s", req.Method, req.URL, err, text)
 		}
 	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.verify(req, a)
 	return a
 }
 

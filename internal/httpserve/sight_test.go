@@ -194,6 +194,14 @@ func TestWatch(t *testing.T) {
 	} {
 		name, data := next()
 		var e event
+		var v any
+		if err := json.Unmarshal([]byte(data), &v); err != nil {
+			t.Fatalf("%v: %s", err, data)
+		}
+		schema := r.described.answerSchema("GET", "/v1/watch", 200, "text/event-stream")
+		for _, p := range r.described.check(schema, v, true, "event") {
+			t.Error(p)
+		}
 		if err := json.Unmarshal([]byte(data), &e); err != nil {
 			t.Fatalf("%v: %s", err, data)
 		}
