@@ -93,6 +93,9 @@ func (j *Journal) recover(replay func([]byte) error) (Recovered, error) {
 	if err := r.snapshot(l); err != nil {
 		return r.found, err
 	}
+	if err := j.contiguous(l.segments, l.snapshot, r.next); err != nil {
+		return r.found, err
+	}
 	if err := r.segments(l.segments); err != nil {
 		return r.found, err
 	}
@@ -208,9 +211,6 @@ func (r *replayer) snapshot(l layout) (err error) {
 
 // segments replays all segments; each must begin where the one before ended.
 func (r *replayer) segments(list []segmentFile) error {
-	if err := r.j.contiguous(list, r.found.Snapshot, r.next); err != nil {
-		return err
-	}
 	for i, s := range list {
 		var err error
 		if i < len(list)-1 {
@@ -227,21 +227,19 @@ func (r *replayer) segments(list []segmentFile) error {
 	return nil
 }
 
-// contiguous refuses a gap in the segments' numbers, at the start or between.
-func (j *Journal) contiguous(list []segmentFile, snapshot bool, next uint64) error {
-	if len(list) == 0 {
-		if snapshot {
-			return corruptf(j.dir, 0, "the segments after the snapshot are missing")
-		}
-		return nil
+// contiguous refuses a gap in the segments' numbers: base is the snapshot's, or 0.
+func (j *Journal) contiguous(list []segmentFile, base, next uint64) error {
+	if base > 0 && (len(list) == 0 || list[0].number != base) {
+		return corruptf(j.segmentPath(base), 0, "the segment is missing, which begins where the snapshot ends")
 	}
-	h := list[0].header
-	if h.first != next || (!snapshot && h.prevEnd != 0) {
-		return corruptf(list[0].path, 0, "the segment before this one, or the snapshot that replaced it, is missing")
-	}
-	for i := 1; i < len(list); i++ {
-		if want := list[i-1].number + 1; list[i].number != want {
-			return corruptf(j.segmentPath(want), 0, "the segment is missing")
+	for i, s := range list {
+		switch {
+		case i > 0 && s.number != list[i-1].number+1:
+			return corruptf(j.segmentPath(list[i-1].number+1), 0, "the segment is missing")
+		case i == 0 && base == 0 && s.header.prevEnd != 0:
+			return corruptf(s.path, 0, "the segment before this one is missing, or the snapshot that replaced it")
+		case i == 0 && s.header.first != next:
+			return corruptf(s.path, 0, "the segment begins with frame %d instead of %d", s.header.first, next)
 		}
 	}
 	return nil

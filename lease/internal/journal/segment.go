@@ -132,11 +132,15 @@ func (j *Journal) publishSegment(h fileHeader, size int64) error {
 }
 
 // leaveSegment marks the current segment as one that another follows, so that
-// its absence is noticed, and closes it. The mark lies behind the segment's end:
-// with the follower there it is never read, and need not be synced.
+// its absence is noticed, frees what is left of it and closes it. The mark lies
+// behind the segment's end: with the follower there it is never read, and need
+// not be synced.
 func (j *Journal) leaveSegment(follower fileHeader) error {
 	mark := markFrame(kindNext, follower.first, follower.first-1, j.salt, j.o.sum)
 	_, err := j.file.WriteAt(mark, j.off)
+	if err == nil {
+		err = j.file.Truncate(j.off + int64(len(mark)))
+	}
 	if err = errors.Join(err, j.file.Close()); err != nil {
 		err = fmt.Errorf("leave %s: %w", j.path, err)
 	}
