@@ -73,11 +73,7 @@ func (k *keeper) run(ctx context.Context, l *link) {
 func (k *keeper) read(l *link) error {
 	var r wire.Reply
 	for {
-		line, err := l.in.Next()
-		if err != nil {
-			return err
-		}
-		if err := wire.DecodeReply(line, &r); err != nil {
+		if err := l.next(&r); err != nil {
 			return err
 		}
 		k.owner.frame(l, &r)

@@ -1,6 +1,7 @@
 package leaseremote
 
 import (
+	"fmt"
 	"net"
 	"sync"
 	"syscall"
@@ -64,6 +65,19 @@ func (l *link) unsent() int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return len(l.out)
+}
+
+// next reads one frame. The reply is the caller's to reuse.
+func (l *link) next(r *wire.Reply) error {
+	line, err := l.in.Next()
+	if err == wire.ErrTooLong {
+		return &lease.Error{Code: lease.ErrProtocol,
+			Reason: fmt.Sprintf("the broker sent a frame of more than %d bytes", wire.MaxReply)}
+	}
+	if err != nil {
+		return err
+	}
+	return wire.DecodeReply(line, r)
 }
 
 // cork makes append leave the writing to uncork.

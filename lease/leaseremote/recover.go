@@ -183,7 +183,7 @@ func (s *session) cut(l *link, err error) bool {
 		s.takenLocked()
 	default:
 		s.log.Warn("the connection to the broker broke", "broker", s.svc.addr, "error", err)
-		s.brokenLocked(errors.Is(err, lease.ErrProtocol) || errors.Is(err, wire.ErrTooLong))
+		s.brokenLocked(errors.Is(err, lease.ErrProtocol))
 	}
 	over := s.over
 	s.mu.Unlock()

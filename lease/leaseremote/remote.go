@@ -219,6 +219,9 @@ func (l *link) hello(ctx context.Context) error {
 		return err
 	}
 	line, err := l.in.Next()
+	if err == wire.ErrTooLong {
+		return &lease.Error{Code: lease.ErrProtocol, Reason: "what answers is no broker: its first line does not end"}
+	}
 	if err != nil {
 		return err
 	}
@@ -241,11 +244,7 @@ func (l *link) ask(ctx context.Context, req *wire.Request, take func(*wire.Reply
 		return r, err
 	}
 	for {
-		line, err := l.in.Next()
-		if err != nil {
-			return r, err
-		}
-		if err := wire.DecodeReply(line, &r); err != nil {
+		if err := l.next(&r); err != nil {
 			return r, err
 		}
 		switch {
