@@ -20,6 +20,7 @@ type disk struct {
 	unsynced time.Time // when the oldest record since the last sync was written, under Interval
 	timer    *time.Timer
 	sync     lease.Histogram
+	failed   bool // the engine was told of the journal's failure
 
 	walk       *engine.Snapshot  // a snapshot under way
 	snap       *journal.Snapshot // where it goes
@@ -61,16 +62,29 @@ func (s *Service) recover() error {
 // is the journal's failure, and it comes once: from then on nothing is written.
 func (s *Service) commit() error {
 	d, out := &s.disk, s.engine.Out()
-	if d.journal == nil || !out.HasRecords() || d.journal.Err() != nil {
+	if d.journal == nil || d.failed {
 		return nil
 	}
-	begin := time.Now()
-	out.Records(d.journal.Append)
-	err := d.journal.Commit(out.MustSync)
-	if err == nil {
-		d.committed(begin, d.policy == Always || out.MustSync)
+	if out.HasRecords() {
+		begin := time.Now()
+		out.Records(d.journal.Append)
+		if err := d.journal.Commit(out.MustSync); err == nil {
+			s.engine.Committed()
+			d.committed(begin, d.policy == Always || out.MustSync)
+		}
+	}
+	return s.checkDisk()
+}
+
+// checkDisk stops all granting when the journal has failed, wherever that was:
+// in a commit, in the sync of the interval policy, or at the start of a snapshot.
+func (s *Service) checkDisk() error {
+	d := &s.disk
+	err := d.journal.Err()
+	if err == nil || d.failed {
 		return nil
 	}
+	d.failed = true
 	s.log.Error("the journal failed; nothing more is granted until a restart", "dir", s.o.Dir, "err", err)
 	s.engine.Fail(fmt.Sprintf("the journal failed, restart the service: %v", err))
 	return err
@@ -115,24 +129,23 @@ func (d *disk) busy() bool {
 // housekeep does what is due between two batches: the sync of the interval
 // policy, and a piece of a snapshot.
 func (d *disk) housekeep(s *Service) {
-	if d.journal == nil || d.journal.Err() != nil {
+	if d.journal == nil || d.failed {
 		return
 	}
 	if !d.unsynced.IsZero() && time.Since(d.unsynced) >= d.every {
 		begin := time.Now()
-		if err := d.journal.Sync(); err != nil {
-			s.log.Error("the journal failed; nothing more is granted until a restart", "dir", s.o.Dir, "err", err)
-			s.engine.Fail(fmt.Sprintf("the journal failed, restart the service: %v", err))
-			s.deliver(err)
-			return
+		if d.journal.Sync() == nil {
+			d.committed(begin, true)
 		}
-		d.committed(begin, true)
 	}
 	switch {
 	case d.snap != nil:
 		d.snapshotOn(s)
 	case !s.closing && !d.publishing.Load() && d.journal.Size() > d.threshold():
 		d.snapshotBegin(s)
+	}
+	if err := s.checkDisk(); err != nil {
+		s.deliver(err)
 	}
 }
 

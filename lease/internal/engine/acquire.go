@@ -39,6 +39,9 @@ func (e *Engine) decide(s *Session, q *lease.Request, c lease.Caller) (lease.Lea
 	none := lease.Lease{}
 	if how, known := e.outcomes.find(s, q.ID); known {
 		e.stats.Repeats++
+		if how == lease.ErrUnknown {
+			return none, never, &lease.Error{Code: lease.ErrUnknown, Key: q.Keys[0], Reason: e.failed}
+		}
 		return none, never, &lease.Error{Code: lease.ErrOver, Key: q.Keys[0],
 			Reason: "the request with this id has ended: " + ended(how)}
 	}

@@ -46,6 +46,7 @@ type Engine struct {
 	delayEnds wheel[*delay]
 
 	token uint64        // last one granted
+	safe  uint64        // last one whose grant is in the journal
 	mark  uint64        // tokens up to here are reserved in the journal
 	most  time.Duration // longest unsynced ttl promised, as the journal knows it
 	seq   uint64        // arrivals
@@ -106,6 +107,7 @@ func (e *Engine) Advance(now time.Duration) {
 	})
 	if e.quietUntil > 0 && now >= e.quietUntil {
 		e.quietUntil = 0
+		e.record(Record{Kind: recQuiet}, false)
 		for _, k := range e.contendedKeys() {
 			e.touched(k)
 		}
@@ -142,11 +144,26 @@ func (e *Engine) tokensLeft(n int) bool {
 	return e.token+uint64(n) < uint64(lease.MaxToken)
 }
 
+// Committed says that the records so far are as durable as the policy promises.
+func (e *Engine) Committed() { e.safe = e.token }
+
 // Fail stops all granting for good: the journal cannot be trusted. Waiters are
-// answered, holders keep what they have.
+// answered, holders keep what they have, but a grant since the last Committed
+// may be in the journal or not: nobody is told of it, now or on asking again.
 func (e *Engine) Fail(reason string) {
 	e.failed = reason
 	e.stats.Failed = reason
+	var doubtful []*hold
+	for r := range e.ids.all {
+		for i := range r.holds {
+			if r.holds[i].token > e.safe {
+				doubtful = append(doubtful, &r.holds[i])
+			}
+		}
+	}
+	for _, h := range doubtful {
+		e.drop(h, lease.EventEnded, lease.ErrUnknown)
+	}
 	e.dropWaiters(&lease.Error{Code: lease.ErrUnavailable, Op: "acquire", Reason: reason})
 }
 

@@ -22,7 +22,7 @@ const (
 	recRenew      recordKind = 6 // Token, TTL
 	recDetach     recordKind = 7 // Token
 	recDelay      recordKind = 8 // Key, TTL: a lock-delay that ran when a snapshot was taken
-	recQuiet      recordKind = 9 // TTL: nothing is granted for that long, from each start until a recMark
+	recQuiet      recordKind = 9 // TTL: nothing is granted for that long from each start, until it is recorded as 0
 )
 
 // Record is one journal record. Every record names tokens, never only keys, so

@@ -37,7 +37,7 @@ func (rs *Restoring) Apply(rec []byte) error {
 	switch r.Kind {
 	case recMark:
 		e.mark = max(e.mark, r.Token)
-		rs.promised, rs.owed = r.TTL, 0 // written by the first grant after a time of quiet
+		rs.promised = r.TTL
 	case recQuiet:
 		rs.owed = r.TTL
 	case recSession:
@@ -143,7 +143,7 @@ func (rs *Restoring) endSession(id string) {
 func (rs *Restoring) Start(clean bool, floor lease.Token) {
 	e := rs.e
 	e.token = max(e.token, e.mark, uint64(floor))
-	e.mark = e.token
+	e.mark, e.safe = e.token, e.token
 	for _, token := range sortedTokens(rs.tokens) { // holders in the order of their grants
 		h := rs.tokens[token]
 		h.key = e.key(h.key.name)

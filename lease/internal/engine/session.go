@@ -110,14 +110,13 @@ func (e *Engine) Suspend(s *Session, epoch uint32) {
 
 // CloseSession is a session's goodbye.
 func (e *Engine) CloseSession(s *Session, epoch uint32) error {
-	switch {
-	case s.ended:
-		return nil
-	case epoch != s.epoch:
+	if epoch != s.epoch {
 		return e.alive(s, epoch).on("close", "")
 	}
-	e.endSession(s, lease.ErrClosed)
-	e.pass()
+	if !s.ended {
+		e.endSession(s, lease.ErrClosed)
+		e.pass()
+	}
 	if err := e.unready(); err != nil && e.cfg.Durable {
 		return failed(err).on("close", "") // what was released here is not in the journal
 	}
