@@ -61,9 +61,10 @@ type Client struct {
 // sessions apart.
 type link struct {
 	session Session
-	id      string      // as it was opened
-	lost    bool        // the service ended it; guarded by Client.mu
-	pulse   *time.Timer // pings the session when nobody else does; nil without a deadline
+	id      string        // as it was opened
+	lost    bool          // the service ended it; guarded by Client.mu
+	over    chan struct{} // closed when it is lost
+	pulse   *time.Timer   // pings the session when nobody else does; nil without a deadline
 }
 
 // Connect opens a session on svc. The context bounds the opening only. Closing
@@ -271,7 +272,9 @@ func (c *Client) acquire(ctx context.Context, r Request, h *Held) (Lease, error)
 	case o := <-a.outcome:
 		return c.settle(k, r, o)
 	case <-c.closed:
-		return c.orphaned(r, a)
+		return c.orphaned(r, a, ErrClosed, "the client was closed")
+	case <-k.over:
+		return c.orphaned(r, a, ErrSessionLost, "the service ended the session")
 	case <-ctx.Done():
 		return c.abandon(ctx, r, a)
 	}
@@ -320,26 +323,27 @@ func (c *Client) abandon(ctx context.Context, r Request, a *attempt) (Lease, err
 	return Lease{}, &Error{Code: ErrUnknown, Op: "acquire", Key: r.Keys[0], Reason: reason, Cause: context.Cause(ctx)}
 }
 
-// orphaned answers a request whose client was closed. The goodbye of the session
-// answers it: it removes a request that waits and releases a grant that was
-// faster, but for a detached one.
-func (c *Client) orphaned(r Request, a *attempt) (Lease, error) {
+// orphaned answers a request whose session is over, by this side's goodbye or by
+// the service's word. Either end answers it: it removes a request that waits and
+// releases a grant that was faster, but for a detached one.
+func (c *Client) orphaned(r Request, a *attempt, code Code, reason string) (Lease, error) {
 	limit := time.NewTimer(cancelWait)
 	defer limit.Stop()
-	code := ErrClosed
 	select {
 	case o := <-a.outcome:
 		if o.err == nil && r.Detach {
 			return o.lease, nil
 		}
 		if CodeOf(o.err) == ErrUnknown {
-			code = ErrUnknown
+			return Lease{}, o.err
 		}
 	case <-limit.C:
 		a.abandoned.Store(true)
-		code = ErrUnknown
+		if r.Detach || code == ErrClosed {
+			code = ErrUnknown
+		}
 	}
-	return Lease{}, &Error{Code: code, Op: "acquire", Key: r.Keys[0], Reason: "the client was closed"}
+	return Lease{}, &Error{Code: code, Op: "acquire", Key: r.Keys[0], Reason: reason}
 }
 
 // command runs one command and waits for its answer or the end of ctx.
@@ -359,6 +363,16 @@ func (c *Client) command(ctx context.Context, cmd Command) (Lease, error) {
 		return o.lease, o.err
 	case <-ctx.Done():
 		return Lease{}, unanswered(ctx, cmd.Verb.String(), "", "it may still be carried out")
+	case <-k.over:
+	}
+	// A session that is over may answer or not.
+	limit := time.NewTimer(cancelWait)
+	defer limit.Stop()
+	select {
+	case o := <-answer:
+		return o.lease, o.err
+	case <-limit.C:
+		return Lease{}, &Error{Code: ErrUnknown, Op: cmd.Verb.String(), Reason: "the session ended before the answer", Cause: ErrSessionLost}
 	}
 }
 

@@ -44,7 +44,10 @@ func Declared(ctx context.Context) []string {
 			}
 			id = d.held.id
 		}
-		if id != "" && !slices.Contains(ids, id) {
+		if i := slices.Index(ids, id); i >= 0 {
+			ids = slices.Delete(ids, i, i+1) // its outermost place is the one that counts
+		}
+		if id != "" {
 			ids = append(ids, id)
 		}
 	}

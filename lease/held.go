@@ -138,6 +138,9 @@ func (h *Held) Release(ctx context.Context) error {
 	}
 	given := h.given
 	wasLost := h.phase == phaseLost
+	if wasLost {
+		loss = h.cause
+	}
 	h.mu.Unlock()
 	h.cancel(nil) // the holder stops before the next one starts
 	h.c.forget(h)

@@ -41,7 +41,7 @@ func errClientClosed() error {
 // open asks the service for a session. A notice of its end can overtake the
 // answer, and Close can too.
 func (c *Client) open(ctx context.Context) (*link, error) {
-	k := &link{}
+	k := &link{over: make(chan struct{})}
 	o := c.opts.SessionOptions
 	o.Notify = func(n Notice) { c.notice(k, n) }
 	s, err := c.svc.Open(ctx, o)
@@ -137,6 +137,7 @@ func (c *Client) lostLink(k *link) {
 		return
 	}
 	k.lost = true
+	close(k.over)
 	if c.link == k {
 		c.link = nil
 	}

@@ -121,7 +121,8 @@ func (h *Held) renewed(sent time.Time, l Lease, err error) {
 		h.lose(&Error{Code: code, Op: "hold", Key: h.key, Reason: "the service does not know the hold any more", Cause: err})
 		return
 	}
-	h.renewAt = now.Add(pause(h.lease.TTL, h.failures))
+	left := SafeUntil(h.lease, h.link.session).Sub(now)
+	h.renewAt = now.Add(pause(h.lease.TTL, left, h.failures))
 	h.failures++
 	h.trouble = err
 	h.armLocked(now)
@@ -175,11 +176,12 @@ func (h *Held) tell(err error) {
 func patience(ttl time.Duration) time.Duration { return min(ttl/6, 5*time.Second) }
 
 // pause is the time before the next try of a failed renewal: doubling from a
-// thirtieth of the ttl to a sixth, within 10 ms and 5 s, with half of it at
-// random so that many holders do not come back at one moment.
-func pause(ttl time.Duration, failures int) time.Duration {
-	top := min(max(ttl/6, 10*time.Millisecond), 5*time.Second)
-	d := min(max(ttl/30, 10*time.Millisecond), time.Second)
-	d = min(d<<min(failures, 10), top)
+// thirtieth of the ttl to a sixth, at most 5 s and half of what is left, so that
+// a service that comes back shortly before the deadline is still in time, and at
+// least 10 ms. Half of it is random, so that many holders do not come back at
+// one moment.
+func pause(ttl, left time.Duration, failures int) time.Duration {
+	d := min(ttl/30, time.Second) << min(failures, 10)
+	d = max(min(d, ttl/6, 5*time.Second, left/2), 10*time.Millisecond)
 	return d/2 + rand.N(d/2+1)
 }
