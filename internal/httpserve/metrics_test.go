@@ -3,44 +3,50 @@ package httpserve
 import (
 	"context"
 	"math"
-	"slices"
+	"net/http/httptest"
+	"regexp"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"github.com/prometheus/client_golang/prometheus/testutil"
-	dto "github.com/prometheus/client_model/go"
 
 	"github.com/latchkey-go/latchkey/lease"
 )
 
-// family returns the samples of one metric as the registry gathers them.
-func (r *rig) family(name string) []*dto.Metric {
-	r.t.Helper()
-	families, err := r.server.metrics.registry.Gather()
-	if err != nil {
-		r.t.Fatal(err)
-	}
-	for _, f := range families {
-		if f.GetName() == name {
-			return f.GetMetric()
-		}
-	}
-	r.t.Fatalf("no metric %s", name)
-	return nil
-}
+// samples are what a page of metrics says: values by name with labels.
+type samples map[string]float64
 
-// number is the value of a metric, of the sample with this label value if it is
-// not empty.
-func (r *rig) number(name, label string) float64 {
-	r.t.Helper()
-	for _, m := range r.family(name) {
-		if label != "" && !slices.ContainsFunc(m.GetLabel(), func(l *dto.LabelPair) bool { return l.GetValue() == label }) {
+func parseMetrics(t *testing.T, page string) samples {
+	t.Helper()
+	out := make(samples)
+	for line := range strings.Lines(page) {
+		if strings.HasPrefix(line, "#") {
 			continue
 		}
-		return m.GetGauge().GetValue() + m.GetCounter().GetValue()
+		line = strings.TrimSpace(line)
+		i := strings.LastIndexByte(line, ' ')
+		v, err := strconv.ParseFloat(line[i+1:], 64)
+		if i < 0 || err != nil {
+			t.Fatalf("metric %q: %v", line, err)
+		}
+		out[line[:i]] = v
 	}
-	r.t.Fatalf("no %s %q", name, label)
+	return out
+}
+
+// number is the value of a metric, with a part of its labels where it has some.
+func (s samples) number(t *testing.T, name, label string) float64 {
+	t.Helper()
+	for k, v := range s {
+		if k == name || strings.HasPrefix(k, name+"{") && strings.Contains(k, label) {
+			return v
+		}
+	}
+	t.Fatalf("no %s %s", name, label)
 	return 0
 }
 
@@ -55,6 +61,7 @@ func TestMetrics(t *testing.T) {
 	s := r.open(lease.SessionOptions{Name: "w"})
 	s.Acquire(lease.Request{Keys: []string{"m"}}, quietCaller{})
 
+	got := parseMetrics(t, r.get("/metrics").want(t, 200).text)
 	for name, want := range map[string]float64{
 		"lmx_keys": 3, "lmx_holders": 4, "lmx_readers": 2, "lmx_waiters": 1, "lmx_clients": 2, "lmx_pending_deadlines": 4,
 		"lmx_ttl_evictions_total": 1, "lmx_max_concurrency_cap": 1000, "lmx_concurrency_cap_clamps_total": 0,
@@ -63,32 +70,29 @@ func TestMetrics(t *testing.T) {
 		"latchkey_waiters": 1, "latchkey_contended_keys": 1, "latchkey_sessions": 2, "latchkey_failed": 0,
 		"latchkey_build_info": 1, "latchkey_service_info": 1, "latchkey_queued_total": 1,
 	} {
-		if got := r.number(name, ""); got != want {
-			t.Errorf("%s is %v, want %v", name, got, want)
+		if v := got.number(t, name, ""); v != want {
+			t.Errorf("%s is %v, want %v", name, v, want)
 		}
 	}
-	if got := r.number("latchkey_requests_total", "granted"); got != 4 {
-		t.Errorf("granted %v, want 4", got)
+	for _, c := range []struct {
+		name, label string
+		want        float64
+	}{
+		{"latchkey_requests_total", `outcome="granted"`, 4},
+		{"latchkey_holds_ended_total", `how="expired"`, 1},
+		{"latchkey_http_requests_total", `route="/v1/lock"`, 3},
+		{"latchkey_hold_seconds_count", "", 1},
+		{"latchkey_wait_seconds_count", "", 0},
+	} {
+		if v := got.number(t, c.name, c.label); v != c.want {
+			t.Errorf("%s %s is %v, want %v", c.name, c.label, v, c.want)
+		}
 	}
-	if got := r.number("latchkey_holds_ended_total", "expired"); got != 1 {
-		t.Errorf("expired %v, want 1", got)
-	}
-	if got := r.number("latchkey_http_requests_total", "/v1/lock"); got != 3 {
-		t.Errorf("locks over http %v, want 3", got)
-	}
-	for _, name := range []string{"lmx_uptime_seconds", "latchkey_uptime_seconds", "latchkey_last_token", "go_goroutines", "process_start_time_seconds"} {
-		if r.number(name, "") <= 0 {
+	for _, name := range []string{"lmx_uptime_seconds", "latchkey_uptime_seconds", "latchkey_last_token", "go_goroutines",
+		"process_start_time_seconds", "latchkey_hold_seconds_sum"} {
+		if got.number(t, name, "") <= 0 {
 			t.Errorf("%s is not positive", name)
 		}
-	}
-	hold := r.family("latchkey_hold_seconds")[0].GetHistogram()
-	if hold.GetSampleCount() != 1 || hold.GetSampleSum() <= 0 || len(hold.GetBucket()) != lease.HistogramBuckets-1 {
-		t.Errorf("hold histogram: %v", hold)
-	}
-
-	a := r.get("/metrics").want(t, 200)
-	if !strings.Contains(a.text, "\nlmx_readers 2\n") || !strings.Contains(a.text, `latchkey_build_info{goversion="go`) {
-		t.Errorf("page of metrics: %s", a.text)
 	}
 }
 
@@ -112,26 +116,45 @@ func TestHistogram(t *testing.T) {
 	for _, d := range []time.Duration{0, time.Microsecond, 3 * time.Millisecond, time.Second, 48 * time.Hour} {
 		h.Observe(d)
 	}
-	var m dto.Metric
-	if err := constHistogram(desc("x_seconds", "x"), &h).Write(&m); err != nil {
-		t.Fatal(err)
+	registry := prometheus.NewRegistry()
+	registry.MustRegister(fixed{constHistogram(desc("x_seconds", "x"), &h)})
+	page := httptest.NewRecorder()
+	promhttp.HandlerFor(registry, promhttp.HandlerOpts{}).ServeHTTP(page, httptest.NewRequest("GET", "/", nil))
+	got := parseMetrics(t, page.Body.String())
+	if got["x_seconds_count"] != 5 || math.Abs(got["x_seconds_sum"]-(48*time.Hour+time.Second+3*time.Millisecond).Seconds()) > 0.01 {
+		t.Errorf("count %v, sum %v", got["x_seconds_count"], got["x_seconds_sum"])
 	}
-	got := m.GetHistogram()
-	if got.GetSampleCount() != 5 || math.Abs(got.GetSampleSum()-(48*time.Hour+time.Second+3*time.Millisecond).Seconds()) > 0.01 {
-		t.Errorf("count %d, sum %v", got.GetSampleCount(), got.GetSampleSum())
-	}
-	for _, b := range got.GetBucket() {
-		want := uint64(0)
-		for _, d := range []float64{0, 1e-6, 3e-3, 1} {
-			if d < b.GetUpperBound() {
+	bucket, buckets := regexp.MustCompile(`^x_seconds_bucket\{le="(.*)"\}$`), 0
+	for name, n := range got {
+		m := bucket.FindStringSubmatch(name)
+		if m == nil {
+			continue
+		}
+		buckets++
+		bound, err := strconv.ParseFloat(m[1], 64)
+		if err != nil {
+			t.Fatal(err)
+		}
+		want := 0.0
+		for _, d := range []float64{0, 1e-6, 3e-3, 1, 48 * 3600} {
+			if d < bound {
 				want++
 			}
 		}
-		if b.GetCumulativeCount() != want {
-			t.Errorf("%d below %v, want %d", b.GetCumulativeCount(), b.GetUpperBound(), want)
+		if n != want {
+			t.Errorf("%v below %v, want %v", n, bound, want)
 		}
 	}
+	if buckets != lease.HistogramBuckets {
+		t.Errorf("%d buckets, want %d", buckets, lease.HistogramBuckets)
+	}
 }
+
+// fixed is a collector of one metric.
+type fixed struct{ prometheus.Metric }
+
+func (f fixed) Describe(ch chan<- *prometheus.Desc) { ch <- f.Desc() }
+func (f fixed) Collect(ch chan<- prometheus.Metric) { ch <- f.Metric }
 
 // TestMetricsOfSilentService shows that a service that does not answer is told
 // from one that is not scraped.
