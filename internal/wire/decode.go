@@ -13,7 +13,7 @@ import (
 // come last.
 type decoder struct {
 	scanner
-	field string // the field whose value is read, for complaints
+	field []byte // the name of the field whose value is read, for complaints
 	wrong string // the first complaint
 }
 
@@ -107,8 +107,9 @@ func (d *decoder) millis(low int64) time.Duration {
 	return time.Duration(d.integer(low, longest)) * time.Millisecond
 }
 
+// token reads the token of a hold; zero is none, and no request names it.
 func (d *decoder) token() lease.Token {
-	return lease.Token(d.integer(1, maxInteger-1))
+	return lease.Token(d.integer(0, maxInteger-1))
 }
 
 func (d *decoder) flag() bool {
@@ -169,9 +170,8 @@ func (d *decoder) object(entry func(name string)) {
 	outer := d.field
 	d.pos++
 	for first := true; d.more('}', first); first = false {
-		name := string(d.name())
-		d.field = name
-		entry(name)
+		d.field = d.name()
+		entry(string(d.field))
 	}
 	d.field = outer
 }

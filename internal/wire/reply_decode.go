@@ -89,48 +89,36 @@ func (d *replyDecoder) value(name []byte) {
 		return
 	}
 	r := d.reply
-	d.field = "a field" // set by name where it matters, so that nothing is allocated
+	d.field = name
 	switch string(name) {
 	case "n":
-		d.field = "n"
 		r.N = uint64(d.integer(1, maxInteger-1))
 	case "ok":
-		d.field = "ok"
 		if d.ok = -1; d.flag() {
 			d.ok = 1
 		}
 	case "id":
-		d.field = "id"
 		r.ID = d.text()
 	case "key":
-		d.field = "key"
 		r.Key = d.text()
 	case "token":
-		d.field = "token"
 		r.Token = d.token()
 	case "ttl":
-		d.field = "ttl"
 		r.TTL = d.millis(0)
 	case "forever":
-		d.field = "forever"
 		if d.flag() {
 			r.TTL = lease.Forever
 		}
 	case "elapsed":
-		d.field = "elapsed"
 		r.Elapsed = d.millis(0)
 	case "remaining":
-		d.field = "remaining"
 		r.Remaining = d.millis(0)
 	case "waited":
-		d.field = "waited"
 		r.Waited = d.millis(0)
 	case "detached":
-		d.field = "detached"
 		r.Detached = d.flag()
 	default:
-		d.field = string(name)
-		d.rare(d.field)
+		d.rare(string(name))
 	}
 }
 

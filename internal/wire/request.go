@@ -38,10 +38,33 @@ func (o Op) String() string {
 
 // parseOp is the inverse of String; zero for a name that is none.
 func parseOp(name string) Op {
-	for o := OpOpen; o <= OpStats; o++ {
-		if o.String() == name {
-			return o
-		}
+	switch name {
+	case "open":
+		return OpOpen
+	case "acquire":
+		return OpAcquire
+	case "renew":
+		return OpRenew
+	case "release":
+		return OpRelease
+	case "detach":
+		return OpDetach
+	case "cancel":
+		return OpCancel
+	case "ping":
+		return OpPing
+	case "close":
+		return OpClose
+	case "list":
+		return OpList
+	case "watch":
+		return OpWatch
+	case "unwatch":
+		return OpUnwatch
+	case "force":
+		return OpForce
+	case "stats":
+		return OpStats
 	}
 	return 0
 }

@@ -164,7 +164,7 @@ func (d *requestDecoder) value(name []byte) {
 		return
 	}
 	d.seen |= f
-	d.field = string(name)
+	d.field = name
 	d.fill(f)
 }
 

@@ -13,8 +13,7 @@ func (d *requestDecoder) fill(f fields) {
 	case fN:
 		r.N = uint64(d.integer(1, maxInteger-1))
 	case fDo:
-		d.do = d.text()
-		r.Do = parseOp(d.do)
+		d.operation()
 	case fID:
 		r.ID = d.text()
 	case fKey:
@@ -48,7 +47,7 @@ func (d *requestDecoder) fill(f fields) {
 	case fDeclared:
 		r.Declared = d.texts()
 	case fToken:
-		r.Token = d.token()
+		r.Token = lease.Token(d.integer(1, maxInteger-1))
 	default:
 		d.fillRare(f)
 	}
@@ -83,6 +82,26 @@ func (d *requestDecoder) fillRare(f fields) {
 		r.By = d.text()
 	case fReason:
 		r.Reason = d.text()
+	}
+}
+
+// operation reads what to do, without copying a name that is known.
+func (d *requestDecoder) operation() {
+	if d.peek() != '"' {
+		d.want("a string")
+		return
+	}
+	start := d.pos
+	raw, plain := d.quoted()
+	if plain {
+		if d.req.Do = parseOp(string(raw)); d.req.Do != 0 {
+			return
+		}
+	}
+	if d.err == "" {
+		d.pos = start
+		d.do = d.text()
+		d.req.Do = parseOp(d.do)
 	}
 }
 
