@@ -66,7 +66,8 @@ func (e *env) startBroker(ctx context.Context, durable bool, environment ...stri
 		c.Args = append(c.Args, "--data", b.data, "--fsync", "always")
 	}
 	if e.profile != "" {
-		c.Program, c.Args = e.self, []string{childMode, "broker", addr, b.data, e.profilePath("broker" + strings.ReplaceAll(addr, "127.0.0.1:", "-"))}
+		e.brokers++
+		c.Program, c.Args = e.self, []string{childMode, "broker", addr, b.data, e.profilePath(fmt.Sprintf("broker-%d", e.brokers))}
 	}
 	if b.process, err = e.start(ctx, c); err != nil {
 		return nil, err

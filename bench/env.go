@@ -27,6 +27,7 @@ type env struct {
 	quick   bool   // small doses, to see that everything works
 	rounds  rounds.Options
 
+	brokers int            // that the row started, to name their profiles
 	cleanup []func() error // of the row, last one first
 }
 
@@ -56,7 +57,7 @@ func (e *env) finish() error {
 	for _, f := range slices.Backward(e.cleanup) {
 		errs = append(errs, f())
 	}
-	e.cleanup = nil
+	e.cleanup, e.brokers = nil, 0
 	return errors.Join(errs...)
 }
 
