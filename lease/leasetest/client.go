@@ -125,8 +125,10 @@ func nestedDo(e *env) {
 	var both sync.WaitGroup // each has its first key
 	both.Add(2)
 	errs := make(chan error, 2)
+	ctx, stop := context.WithTimeout(e.ctx, time.Minute)
+	defer stop()
 	nest := func(c *lease.Client, first, second string) {
-		errs <- c.Do(e.ctx, exclusive(first), func(ctx context.Context, _ *lease.Held) error {
+		errs <- c.Do(ctx, exclusive(first), func(ctx context.Context, _ *lease.Held) error {
 			both.Done()
 			both.Wait()
 			return c.Do(ctx, exclusive(second), func(context.Context, *lease.Held) error { return nil })
@@ -166,8 +168,13 @@ func leadFollows(e *env) {
 	dd := lead(d, "d")
 	e.pass(10 * time.Second)
 	for _, want := range []string{"c", "d", "c"} {
-		if got := <-terms; got != want {
-			e.Fatalf("%s leads, want %s", got, want)
+		select {
+		case got := <-terms:
+			if got != want {
+				e.Fatalf("%s leads, want %s", got, want)
+			}
+		case <-time.After(time.Minute):
+			e.Fatalf("nobody leads, want %s", want)
 		}
 		e.force(lease.ForceRequest{Key: "leader"})
 	}
