@@ -167,7 +167,9 @@ func (c *conn) leave(err error) {
 func (c *conn) lastWords(reason error) {
 	r := wire.Failure(0, "", reason)
 	c.out.add(&r)
-	c.out.drain()
+	if !c.out.drain() {
+		return
+	}
 	half, ok := c.nc.(interface{ CloseWrite() error })
 	if !ok || half.CloseWrite() != nil || c.nc.SetReadDeadline(time.Now().Add(lingerTimeout)) != nil {
 		return

@@ -157,3 +157,19 @@ func state(t *testing.T, svc lease.Service) string {
 	}
 	return b.String()
 }
+
+// eventually waits for something that other goroutines of the real world bring
+// about.
+func eventually(t *testing.T, otherwise string, done func() bool) {
+	t.Helper()
+	tick := time.NewTicker(time.Millisecond)
+	defer tick.Stop()
+	deadline := time.After(20 * time.Second)
+	for !done() {
+		select {
+		case <-tick.C:
+		case <-deadline:
+			t.Fatal(otherwise)
+		}
+	}
+}

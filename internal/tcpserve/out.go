@@ -203,8 +203,9 @@ func (o *outbox) finish() {
 	o.rouse()
 }
 
-// drain writes all that is there, for a reader that reads no more.
-func (o *outbox) drain() {
+// drain writes all that is there, for a reader that reads no more, and reports
+// whether it could.
+func (o *outbox) drain() bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.held = false
@@ -215,6 +216,7 @@ func (o *outbox) drain() {
 			o.writeOnce()
 		}
 	}
+	return o.err == nil
 }
 
 // close ends the writer and drops what comes later.

@@ -7,6 +7,10 @@ import (
 	"github.com/latchkey-go/latchkey/lease"
 )
 
+// maxCycle bounds the cycle of a deadlock that is told, so that it fits a frame
+// whatever its names are.
+const maxCycle = 64
+
 // Failure makes the answer to a request that failed with err; op is what it
 // asked for. With n zero it is the last frame of a connection. The code of err
 // survives, so that errors.Is says the same at both ends; a cause becomes text.
@@ -27,7 +31,8 @@ func Failure(n uint64, op string, err error) Reply {
 	if e.Op != "" {
 		r.Op = e.Op
 	}
-	r.Key, r.Reason, r.Holders, r.Cycle = e.Key, e.Reason, e.Holders, e.Cycle
+	r.Key, r.Reason, r.Holders = e.Key, e.Reason, e.Holders
+	r.Cycle = e.Cycle[:min(len(e.Cycle), maxCycle)]
 	if e.Cause != nil && e.Cause != ErrOtherDialect {
 		if r.Reason != "" {
 			r.Reason += ": "

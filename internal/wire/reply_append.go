@@ -212,50 +212,46 @@ func fitting(leases []Resumed) int {
 	return len(leases)
 }
 
-// appendInfos appends the page of a listing that fits the frame.
+// appendInfos appends the page of a listing that fits the frame: whole keys,
+// but of a crowded one as many holders and waiters as fit.
 func appendInfos(b []byte, r *Reply, start int) []byte {
 	const tail = len(`],"more":false}` + "\n")
 	more := r.More
 	b = append(name(b, "keys"), '[')
 	for i := range r.Infos {
 		before := len(b)
-		b = appendInfo(comma(b), &r.Infos[i], len(r.Infos[i].Holders), len(r.Infos[i].Waiters))
-		if len(b)-start+tail <= MaxReply {
-			continue
+		b = appendFitting(comma(b), &r.Infos[i])
+		if len(b)-start+tail > MaxReply { // never the first one
+			b = b[:before]
+			more = true
+			break
 		}
-		b = b[:before]
-		if i == 0 {
-			b = appendCrowd(b, &r.Infos[i])
-		}
-		more = more || i+1 < len(r.Infos) || i > 0
-		break
 	}
-	b = append(name(append(b, ']'), "more"), strconv.FormatBool(more)...)
-	return b
+	return append(name(append(b, ']'), "more"), strconv.FormatBool(more)...)
 }
 
-// appendCrowd appends the one key that does not fit a frame by itself, with as
-// many of its holders and waiters as do.
-func appendCrowd(b []byte, k *lease.KeyInfo) []byte {
-	const room = MaxReply / 2 // of each kind; escapes in names are in it
-	count := func(size func(i int) int, n int) int {
-		total := 0
-		for i := range n {
-			if total += size(i); total > room-8<<10 {
+// keyRoom is what the holders of one key may take in a frame, and its waiters:
+// a little less than half, for the key itself and the frame around it.
+const keyRoom = MaxReply/2 - 8<<10
+
+// appendFitting appends a key with as many holders and waiters as leave it
+// smaller than a frame.
+func appendFitting(b []byte, k *lease.KeyInfo) []byte {
+	var scratch []byte
+	count := func(n int, add func(b []byte, i int) []byte) int {
+		for i, total := 0, 0; i < n; i++ {
+			scratch = add(scratch[:0], i)
+			if total += len(scratch) + 1; total > keyRoom {
 				return i
 			}
 		}
 		return n
 	}
-	var s []byte
-	holders := count(func(i int) int {
-		s = appendHolder(s[:0], &k.Holders[i])
-		return len(s) + 1
-	}, len(k.Holders))
-	waiters := count(func(i int) int {
-		s = appendWaiter(s[:0], &k.Waiters[i])
-		return len(s) + 1
-	}, len(k.Waiters))
+	holders, waiters := len(k.Holders), len(k.Waiters)
+	if holders+waiters > 100 { // fewer always fit
+		holders = count(holders, func(b []byte, i int) []byte { return appendHolder(b, &k.Holders[i]) })
+		waiters = count(waiters, func(b []byte, i int) []byte { return appendWaiter(b, &k.Waiters[i]) })
+	}
 	return appendInfo(b, k, holders, waiters)
 }
 
