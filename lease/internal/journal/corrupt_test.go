@@ -1,6 +1,7 @@
 package journal_test
 
 import (
+	"bytes"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -332,6 +333,140 @@ func TestMissingAndSwappedFiles(t *testing.T) {
 			}
 		}
 	}
+}
+
+// A synced frame that is made to look torn, in part or as a whole, is known by
+// the frames after it, the next one included.
+func TestDurableFrameThatLooksTorn(t *testing.T) {
+	im, w := sample(t, false, 0)
+	last := im.last()
+	starts := frames(im[last])
+	if len(starts) < 3 {
+		t.Fatalf("the last segment holds %d frames", len(starts))
+	}
+	for i, at := range starts[:len(starts)-1] {
+		for name, lost := range map[string][2]int{"head": {at, at + 64}, "tail": {starts[i+1] - 64, starts[i+1]}, "frame": {at, starts[i+1]}} {
+			data := slices.Clone(im[last])
+			clear(data[lost[0]:lost[1]])
+			if i == len(starts)-2 {
+				// Only the last frame speaks for this one.
+				data = data[:end(im[last])]
+			}
+			if refused, err := w.judge(im.with(last, data), nil); err != nil || !refused {
+				t.Errorf("frame %d, %s: refused %v, %v", i, name, refused, err)
+			}
+		}
+	}
+}
+
+// frames returns where the frames of a segment begin, by their closing marks.
+func frames(data []byte) []int {
+	starts := []int{journal.HeaderSize}
+	for at := journal.HeaderSize; at < end(data); at += 64 {
+		if binary.LittleEndian.Uint32(data[at+60:]) == 0xd5a63e97 && at+64 < end(data) {
+			starts = append(starts, at+64)
+		}
+	}
+	return starts
+}
+
+// Segments that are whole in themselves and do not fit together are refused, and
+// so is what follows the end of a snapshot.
+func TestFilesThatDoNotFit(t *testing.T) {
+	const salt = 5
+	one, two := journal.EncodeFrame(1, 0, salt, []byte("a")), journal.EncodeFrame(2, 1, salt, []byte("b"))
+	first := slices.Concat(journal.EncodeHeader(false, 1, 1, 0, salt), one, two)
+	whole := int64(len(first))
+	for _, tc := range []struct {
+		name    string
+		next    uint64
+		prevEnd int64
+		fits    bool
+	}{
+		{"fits", 3, whole, true},
+		{"a frame more", 4, whole, false},
+		{"a frame less", 2, whole, false},
+		{"longer", 3, whole + 64, false},
+		{"shorter", 3, whole - 64, false},
+		{"within a frame", 3, whole - 1, false},
+		{"nonsense", 3, -1, false},
+	} {
+		disk := crashfs.New(nil)
+		disk.WriteFile(filepath.Join(dir, "segment-0000000000000001.log"), first)
+		disk.WriteFile(filepath.Join(dir, "segment-0000000000000002.log"), journal.EncodeHeader(false, 2, tc.next, tc.prevEnd, salt))
+		j, _, err := journal.Open(dir, journal.Options{FS: disk, SegmentSize: 4096}, nil)
+		if tc.fits != (err == nil) || !tc.fits && !errors.Is(err, journal.ErrCorrupt) {
+			t.Errorf("%s: got %v", tc.name, err)
+		}
+		if j != nil {
+			closeJournal(t, j)
+		}
+	}
+	im, w := sample(t, false, 0)
+	for _, path := range im.paths() {
+		if strings.Contains(path, "snapshot-") {
+			if refused, err := w.judge(im.with(path, append(slices.Clone(im[path]), 1)), nil); err != nil || !refused {
+				t.Errorf("%s: refused %v, %v", path, refused, err)
+			}
+		}
+	}
+}
+
+// Frames that no writer makes are refused, however right their checksums are.
+func TestOversizedRecordAndFrame(t *testing.T) {
+	const salt = 5
+	path := filepath.Join(dir, "segment-0000000000000001.log")
+	big := make([]byte, journal.MaxRecord)
+	var many [][]byte
+	for range journal.MaxFrame / journal.MaxRecord {
+		many = append(many, big)
+	}
+	for name, frame := range map[string][]byte{
+		"record": journal.EncodeFrame(1, 0, salt, append(big, 1)),
+		"frame":  journal.EncodeFrame(1, 0, salt, many...),
+		"number": journal.EncodeFrame(2, 0, salt, []byte("x")),
+		"synced": journal.EncodeFrame(1, 1, salt, []byte("x")),
+	} {
+		disk := crashfs.New(nil)
+		disk.WriteFile(path, append(journal.EncodeHeader(false, 1, 1, 0, salt), frame...))
+		if _, _, err := journal.Open(dir, journal.Options{FS: disk}, nil); !errors.Is(err, journal.ErrCorrupt) {
+			t.Errorf("%s: got %v, want ErrCorrupt", name, err)
+		}
+	}
+}
+
+// A record that holds what would be a frame, and claims that everything was
+// synced, proves nothing when it is all that is left of a torn write.
+func TestFrameInsideARecord(t *testing.T) {
+	disk := crashfs.New(nil)
+	o := journal.Options{FS: disk, SegmentSize: 4096}
+	j, _, _ := replay(t, dir, o)
+	forged := journal.EncodeFrame(1000, 999, 0, []byte("x"))
+	// The record's first byte lies 42 behind the frame's, which begins a block.
+	rec := append(make([]byte, 22), bytes.Repeat(forged, 20)...)
+	j.Append(rec)
+	if err := j.Commit(false); err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(dir, "segment-0000000000000001.log")
+	data, err := disk.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	closeJournal(t, j)
+	begin := strings.Index(string(data), string(forged[:40]))
+	if begin < 0 || begin%64 != 0 {
+		t.Fatalf("the forged frame lies at %d", begin)
+	}
+	clear(data[journal.HeaderSize : journal.HeaderSize+64]) // the frame's own head
+	disk = crashfs.New(nil)
+	disk.WriteFile(path, data)
+	o.FS = disk
+	j, r, recs := replay(t, dir, o)
+	if len(recs) != 0 || r.TornBytes == 0 {
+		t.Errorf("%d records came back, %d torn bytes", len(recs), r.TornBytes)
+	}
+	closeJournal(t, j)
 }
 
 // The refusal names the file, the offset and what to do.

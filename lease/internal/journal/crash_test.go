@@ -157,6 +157,43 @@ func TestCrashAtEveryCall(t *testing.T) {
 	}
 }
 
+// A crash while the directory is opened for the first time, by death of the
+// process, and a power cut at every call of the recovery that follows: whatever
+// part of both runs' names and sectors survives, the directory opens.
+func TestPowerCutAtEveryCallOfRecovery(t *testing.T) {
+	plays := 0
+	for first := 1; ; first++ {
+		for second := 1; ; second++ {
+			ended := false
+			for seed := range 4 * seeds() {
+				w := newWorld(journal.Always, seed)
+				disk := crashfs.New(crashfs.CrashAt(first))
+				if err := w.run1(disk, 0, 1); err == nil {
+					t.Logf("%d crashes", plays)
+					return
+				}
+				disk = disk.Reopen(crashfs.Kill, seed, crashfs.CrashAt(second))
+				j, err := w.open(disk, w.committed)
+				if err = asViolation(err); err == nil {
+					ended = !disk.Crashed()
+					last := disk.Reopen(crashfs.Tear, seed, nil)
+					if j != nil {
+						_ = j.Close() // it fails; the machine is gone
+					}
+					err = w.run1(last, w.acked, 1)
+				}
+				if err != nil {
+					t.Fatalf("first crash at call %d, second at %d, seed %d: %v", first, second, seed, err)
+				}
+				plays++
+			}
+			if ended {
+				break
+			}
+		}
+	}
+}
+
 // lying is a disk with a defect.
 type lying struct {
 	journal.FS
@@ -346,6 +383,9 @@ func (w *world) failingRun(fs journal.FS) error {
 	if err != nil {
 		if !errors.Is(err, journal.ErrFailed) || !errors.Is(err, errDisk) {
 			return broken("the failure is reported as %v", err)
+		}
+		if n := strings.Count(err.Error(), journal.ErrFailed.Error()); n != 1 {
+			return broken("the failure is reported %d times over: %v", n, err)
 		}
 		j.Append([]byte("late"))
 		for _, again := range []error{j.Commit(false), j.Commit(true), j.Sync(), j.Err()} {

@@ -18,3 +18,13 @@ func EncodeHeader(snapshot bool, number, first uint64, prevEnd int64, salt uint3
 
 // HeaderSize is where frames begin.
 const HeaderSize = headerSize
+
+// EncodeFrame builds a frame of records.
+func EncodeFrame(seq, synced uint64, salt uint32, recs ...[]byte) []byte {
+	var b batch
+	for _, rec := range recs {
+		b.add(rec, 1<<30)
+	}
+	b.seal()
+	return b.stamp(b.frames[0], kindData, seq, synced, salt, crc32c)
+}

@@ -32,7 +32,7 @@ const (
 	kindData  uint32 = 1 // records
 	kindClean uint32 = 2 // last frame of a run that was closed properly
 	kindNext  uint32 = 3 // stands where a segment was left for the next one
-	kindEnd   uint32 = 4 // last frame of a snapshot; synced holds its record count
+	kindEnd   uint32 = 4 // last frame of a snapshot
 )
 
 // checksum sums p, starting from a file's salt.

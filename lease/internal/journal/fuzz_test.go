@@ -16,6 +16,8 @@ import (
 // again.
 func FuzzReplay(f *testing.F) {
 	f.Add([]byte(nil), uint8(0))
+	// A head that promises far more than the file holds.
+	f.Add(journal.EncodeFrame(1, 0, 5, make([]byte, 8<<20))[:100], uint8(2))
 	for _, constant := range []bool{false, true} {
 		disk := crashfs.New(nil)
 		w := newWorld(journal.Always, 1)

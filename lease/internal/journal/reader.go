@@ -93,7 +93,7 @@ func (r *reader) frame(off int64) (frame, error) {
 		return frame{state: frameBlank}, nil
 	case !ok && p[frameHead-1] == 0:
 		return frame{state: frameTorn}, nil
-	case !ok, h.size() > MaxFrame, h.synced >= h.seq && h.kind != kindEnd:
+	case !ok, h.size() > MaxFrame, h.synced >= h.seq:
 		return frame{state: frameDamaged}, nil
 	case off+h.size() > r.size:
 		// The head is there and the file ends: its length never became durable.
@@ -162,8 +162,7 @@ func (r *reader) tornTail(off int64, seq uint64, f frame) (int64, error) {
 	return end - off, nil
 }
 
-// writeAgain rewrites the file's first end bytes in place, cuts off the rest and
-// syncs. The run before may have seen its sync fail; the system then forgets that
+// writeAgain rewrites the file's first end bytes in place and syncs. The run before may have seen its sync fail; the system then forgets that
 // the pages were never written, and only writing makes it try again.
 func (r *reader) writeAgain(end int64) error {
 	for at := int64(0); at < end; {
@@ -175,9 +174,6 @@ func (r *reader) writeAgain(end int64) error {
 			return err
 		}
 		at += int64(len(p))
-	}
-	if err := r.f.Truncate(end); err != nil {
-		return err
 	}
 	return r.f.Sync()
 }

@@ -227,12 +227,11 @@ func (s *Snapshot) removeReplaced() {
 
 // snapshotWriter appends frames to a snapshot's file.
 type snapshotWriter struct {
-	f       File
-	off     int64
-	salt    uint32
-	sum     checksum
-	seq     uint64
-	records uint64
+	f    File
+	off  int64
+	salt uint32
+	sum  checksum
+	seq  uint64
 }
 
 func (w *snapshotWriter) write(p []byte) error {
@@ -245,14 +244,13 @@ func (w *snapshotWriter) frames(b batch) error {
 	for _, s := range b.frames {
 		b.stamp(s, kindData, w.seq, 0, w.salt, w.sum)
 		w.seq++
-		w.records += uint64(s.count)
 	}
 	return w.write(b.buf)
 }
 
 // end writes the frame that makes the snapshot whole, and syncs.
 func (w *snapshotWriter) end() error {
-	if err := w.write(markFrame(kindEnd, w.seq, w.records, w.salt, w.sum)); err != nil {
+	if err := w.write(markFrame(kindEnd, w.seq, 0, w.salt, w.sum)); err != nil {
 		return err
 	}
 	return w.f.Sync()
