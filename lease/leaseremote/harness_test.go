@@ -30,6 +30,10 @@ type broker struct {
 	relays []*relay
 	judge  func(fromBroker bool, line string) verdict
 	dials  int
+
+	// lie changes what is said, to see that a checker notices. It is set before
+	// anybody connects.
+	lie func(fromBroker bool, line string) string
 }
 
 // verdict is what a relay does with a line.
@@ -188,6 +192,9 @@ func (r *relay) pump(from, to net.Conn, fromBroker bool) {
 		v := r.b.verdict(fromBroker, line)
 		if v == cutThere {
 			return
+		}
+		if r.b.lie != nil {
+			line = r.b.lie(fromBroker, line)
 		}
 		if v == drop {
 			continue
