@@ -254,9 +254,11 @@ func TestHangUp(t *testing.T) {
 	if r.holding("a") != 0 {
 		t.Error("the lock went to a caller that had hung up")
 	}
-	if n := len(r.server.callers); n != 0 {
-		t.Errorf("%d callers are still counted", n)
-	}
+	eventually(t, "no caller is counted", func() bool {
+		r.server.mu.Lock()
+		defer r.server.mu.Unlock()
+		return len(r.server.callers) == 0
+	})
 }
 
 func TestRepeat(t *testing.T) {
@@ -373,5 +375,24 @@ func TestClose(t *testing.T) {
 	}
 	if err := r.server.Close(); err != nil {
 		t.Errorf("second close: %v", err)
+	}
+}
+
+// TestServiceGoesFirst closes the service under the front end, as a broker does
+// that is in a hurry: everybody is still answered.
+func TestServiceGoesFirst(t *testing.T) {
+	r := start(t, Options{})
+	r.post("/v1/lock", `{"key":"a","ttl":60000}`).want(t, 200, "acquired", true)
+	got := make(chan answer, 1)
+	go func() { got <- r.post("/v1/lock", `{"key":"a","wait":60000}`) }()
+	eventually(t, "one waits", func() bool { return r.waiting("a") == 1 })
+	if err := r.svc.Close(); err != nil {
+		t.Fatal(err)
+	}
+	(<-got).want(t, 503, "acquired", false, "code", "closed")
+	r.post("/v1/lock", `{"key":"b"}`).want(t, 503, "code", "closed")
+	r.get("/readyz").want(t, 503, "code", "closed")
+	if page := r.get("/").want(t, 200); !strings.Contains(page.text, "does not answer") {
+		t.Error("the page does not say that the service is gone")
 	}
 }

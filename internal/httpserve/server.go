@@ -145,6 +145,9 @@ func (s *Server) Close() error {
 		s.session.Close(func(err error) { ended <- err })
 		select {
 		case err = <-ended:
+			if lease.CodeOf(err) == lease.ErrClosed {
+				err = nil // the service went first, and the session with it
+			}
 		case <-ctx.Done():
 			err = fmt.Errorf("close the session for http: %w", ctx.Err())
 		}
