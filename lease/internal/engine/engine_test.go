@@ -193,10 +193,7 @@ func TestEachHolderHasItsDeadline(t *testing.T) {
 func TestForgottenKeysLeaveNothing(t *testing.T) {
 	w := newWorld(t, Config{})
 	s := w.session("s")
-	n := 1_000_000
-	if testing.Short() {
-		n = 100_000
-	}
+	n := int(doses(100_000, 1_000_000))
 	before := heap()
 	for i := range n {
 		r := lease.Request{ID: fmt.Sprint("id", i), Keys: []string{fmt.Sprint("key", i)}, TTL: time.Minute}

@@ -45,7 +45,11 @@ func (rs *Restoring) Apply(rec []byte) error {
 			e.sessions[r.ID] = &Session{id: r.ID, party: r.Party, grace: r.TTL, journaled: true, broken: true}
 		}
 	case recSessionEnd:
-		rs.endSession(r.ID)
+		// Only marked: a snapshot may say so before the records of the session's
+		// last grants and ends come.
+		if s := e.sessions[r.ID]; s != nil {
+			s.ended = true
+		}
 	case recGrant:
 		return rs.grant(r.Grant)
 	case recEnd:
@@ -115,11 +119,7 @@ func (rs *Restoring) end(h *hold) {
 }
 
 // endSession forgets a session. Its detached holds stay.
-func (rs *Restoring) endSession(id string) {
-	s := rs.e.sessions[id]
-	if s == nil {
-		return
-	}
+func (rs *Restoring) endSession(s *Session) {
 	for r := s.first; r != nil; r = s.first {
 		if r.flags&detached != 0 {
 			s.unlink(r)
@@ -132,8 +132,7 @@ func (rs *Restoring) endSession(id string) {
 			}
 		}
 	}
-	s.ended = true
-	delete(rs.e.sessions, id)
+	delete(rs.e.sessions, s.id)
 }
 
 // Start ends the rebuilding: every lease gets its full ttl from now, every
@@ -142,6 +141,11 @@ func (rs *Restoring) endSession(id string) {
 // forgotten has passed.
 func (rs *Restoring) Start(clean bool, floor lease.Token) {
 	e := rs.e
+	for _, s := range e.sessions {
+		if s.ended {
+			rs.endSession(s)
+		}
+	}
 	e.token = max(e.token, e.mark, uint64(floor))
 	e.mark, e.safe = e.token, e.token
 	for _, token := range sortedTokens(rs.tokens) { // holders in the order of their grants
@@ -241,6 +245,9 @@ func (sn *Snapshot) Next(n int, fn func(rec []byte)) bool {
 func (sn *Snapshot) head(emit func(Record)) {
 	e := sn.e
 	emit(Record{Kind: recMark, Token: e.mark, TTL: e.most})
+	if e.quietUntil > 0 {
+		emit(Record{Kind: recQuiet, TTL: e.quietUntil}) // a restart owes it anew, whole
+	}
 	for _, s := range e.sessions {
 		if s.journaled {
 			emit(s.record())

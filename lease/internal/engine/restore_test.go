@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"math/rand/v2"
+	"os"
 	"reflect"
 	"testing"
 	"time"
@@ -26,6 +27,14 @@ func state(e *Engine) map[string]string {
 		}
 	}
 	return m
+}
+
+// doses is how many seeds to run: few in a test, many when soaking.
+func doses(few, many uint64) uint64 {
+	if os.Getenv("LATCHKEY_SOAK") != "" {
+		return many
+	}
+	return few
 }
 
 // churn runs random commands and time.
@@ -92,7 +101,7 @@ func churn(w *world, rng *rand.Rand, sessions []*Session, steps int) []*Session 
 // began. (lockd gaps 3 and 5: every
 // record names its token, so an old end cannot touch a later hold of the key.)
 func TestReplayAndFuzzySnapshot(t *testing.T) {
-	for seed := range uint64(150) {
+	for seed := range doses(60, 5000) {
 		rng := rand.New(rand.NewPCG(seed, 2))
 		w := newWorld(t, Config{Durable: true})
 		sessions := []*Session{w.session("a"), w.session("b"), w.session("c")}

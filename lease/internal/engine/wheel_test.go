@@ -21,7 +21,7 @@ func (a *alarm) due() time.Duration    { return a.at }
 // must never oversleep. (lockd gaps 6 and 12: the entry is the lease's own, and
 // its deadline is looked at again before it counts.)
 func TestWheelAgainstModel(t *testing.T) {
-	for seed := range uint64(200) {
+	for seed := range doses(30, 2000) {
 		rng := rand.New(rand.NewPCG(seed, 1))
 		var w wheel[*alarm]
 		live := map[int]*alarm{}
