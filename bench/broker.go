@@ -2,8 +2,8 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -246,14 +246,15 @@ func (b *broker) contest(ctx context.Context, e *env, name string) (*contest, er
 		c.contenders = append(c.contenders, &brokerMutex{client: client, key: []string{"bench:contended"}})
 	}
 	before, err := b.service.Stats(ctx)
-	c.agrees = func(ctx context.Context, grants int) error {
+	c.agrees = func(ctx context.Context, s *rounds.Sample, grants int) error {
 		now, err := b.service.Stats(ctx)
 		if err != nil {
 			return err
 		}
 		was := before
 		before = now
-		return errors.Join(tallyOf(now).Since(tallyOf(was), grants))
+		maps.Copy(s.Facts, journalFacts(was, now, grants))
+		return tallyOf(now).Since(tallyOf(was), grants)
 	}
 	return c, err
 }

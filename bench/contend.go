@@ -25,7 +25,7 @@ type contest struct {
 	name, setting string
 	pids          []int
 	contenders    []contender
-	agrees        func(ctx context.Context, grants int) error // asks the service
+	agrees        func(ctx context.Context, s *rounds.Sample, grants int) error // asks the service
 
 	grants []int // of each contender, over all rounds
 	last   int   // grants of the last round
@@ -77,7 +77,7 @@ func (c *contest) check(ctx context.Context, s *rounds.Sample) error {
 	if s.Ops != c.last-1 {
 		return rounds.Wrong("%d locks and %d hand-overs", c.last, s.Ops)
 	}
-	return c.agrees(ctx, c.last)
+	return c.agrees(ctx, s, c.last)
 }
 
 func (c *contest) arm() rounds.Arm {

@@ -126,7 +126,7 @@ func (x *etcdMutex) Unlock(ctx context.Context) error {
 }
 
 // agrees judges the store after a round: each hold put one key and deleted it.
-func (s *etcdServer) agrees(ctx context.Context, grants int) error {
+func (s *etcdServer) agrees(ctx context.Context, _ *rounds.Sample, grants int) error {
 	revision, keys, err := s.look(ctx)
 	if err != nil {
 		return err

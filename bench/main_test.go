@@ -97,7 +97,7 @@ func TestContestJudges(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				m := &mutex{held: make(chan struct{}, 1), token: new(uint64)}
 				c.plant(m)
-				x := &contest{name: "x", contenders: []contender{m, m, m}, agrees: func(context.Context, int) error { return c.agrees }}
+				x := &contest{name: "x", contenders: []contender{m, m, m}, agrees: func(context.Context, *rounds.Sample, int) error { return c.agrees }}
 				s, err := x.run(t.Context(), 300*time.Millisecond)
 				if err == nil {
 					err = x.check(t.Context(), &s)

@@ -102,7 +102,8 @@ func Allocated(path string) int64 {
 }
 
 // dieWithParent makes the kernel end the child when this process dies, however
-// it dies.
+// it dies. A group of its own keeps an interrupt of the terminal from it: we stop
+// it ourselves, in order.
 func dieWithParent(cmd *exec.Cmd) {
-	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL, Setpgid: true}
 }

@@ -23,7 +23,7 @@ nothing here. CPU times are those of the processes, per operation; "server busy"
 func (r *Report) Markdown() string {
 	var b strings.Builder
 	b.WriteString(preface)
-	fmt.Fprintf(&b, "Measured on %s, %d rounds of %v per arm unless a row says otherwise, in %v:\n\n",
+	fmt.Fprintf(&b, "Measured on %s, with %d rounds of %v per arm unless a row says otherwise, in %v:\n\n",
 		r.Started.Format("2006-01-02"), r.Rounds, r.Length, r.Took)
 	for _, line := range r.Machine.lines() {
 		fmt.Fprintf(&b, "- %s\n", line)

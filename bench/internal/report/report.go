@@ -108,6 +108,9 @@ func armLines(res *rounds.Result) [][]string {
 			figure(a.P50.Median), figure(a.P99.Median), figure(a.Max.Median),
 			figure(a.ClientCPU), figure(a.ServerCPU), fmt.Sprintf("%.1f %%", 100*a.Busy),
 		}
+		if a.Max.Most == 0 {
+			line[3], line[4], line[5] = "", "", "" // nothing was timed
+		}
 		if a.Name == rounds.Idle {
 			// Its operations are sleeps: neither their number nor their cost
 			// compares with anything.
@@ -125,15 +128,17 @@ func summary(res *rounds.Result) []string {
 		out = append(out, fmt.Sprintf("%s / %s: %s at the worse quartile; median %s, %s to %s", res.Ours, res.Peer,
 			figure(res.Worse), figure(res.Ratio.Median), figure(res.Ratio.Least), figure(res.Ratio.Most)))
 	}
-	out = append(out, fmt.Sprintf("our p99 less the control's of the same round: median %s µs, quartiles %s to %s", figure(res.Tail.Median),
-		figure(res.Tail.Low), figure(res.Tail.High)))
+	if a := res.Arm(res.Ours); a != nil && a.Max.Most > 0 {
+		out = append(out, fmt.Sprintf("our p99 less the control's of the same round: median %s µs, quartiles %s to %s", figure(res.Tail.Median),
+			figure(res.Tail.Low), figure(res.Tail.High)))
+	}
 	for _, a := range res.Arms {
 		for _, name := range sortedKeys(a.Facts) {
 			s := a.Facts[name]
 			out = append(out, fmt.Sprintf("%s, %s: median %s, %s to %s", a.Name, name, figure(s.Median), figure(s.Least), figure(s.Most)))
 		}
 	}
-	return append(out, fmt.Sprintf("%d rounds; other programs used %.1f %% of the machine", res.Rounds, 100*res.Others))
+	return append(out, fmt.Sprintf("rounds: %d; other programs used %.1f %% of the machine", res.Rounds, 100*res.Others))
 }
 
 func unit(c rounds.Claim) string {
