@@ -174,5 +174,5 @@ func (c *conn) lastWords(reason error) {
 	if !ok || half.CloseWrite() != nil || c.nc.SetReadDeadline(time.Now().Add(lingerTimeout)) != nil {
 		return
 	}
-	io.Copy(io.Discard, io.LimitReader(c.nc, lease.MaxUnsent)) //nolint:errcheck // the peer may do what it likes now
+	io.Copy(io.Discard, io.LimitReader(c.nc, lease.MaxUnsent)) // whatever it sends, and however that ends
 }

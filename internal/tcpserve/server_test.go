@@ -92,6 +92,7 @@ func TestShutdown(t *testing.T) {
 		s := newServer(t, svc, Options{})
 		addr := listen(t, s, network)
 		holder, waiter, idle, silent := dial(t, addr), dial(t, addr), dial(t, addr).greet(), dial(t, addr)
+		eventually(t, "not all are served", func() bool { return s.Connections() == 4 })
 		holder.open("")
 		holder.send(`{"n":2,"do":"acquire","key":"k"}`)
 		holder.want(`{"n":2,"ok":true,*}`)

@@ -39,7 +39,7 @@ type Reply struct {
 	Detached  bool
 
 	Session string        // open: the id of the session; event: its name
-	Grace   time.Duration // open without resume; lease.NoGrace for none
+	Grace   time.Duration // open; lease.NoGrace for none
 	Leases  []Resumed     // open with resume
 
 	Position int            // waiting: requests ahead
