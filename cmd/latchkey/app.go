@@ -42,13 +42,15 @@ type app struct {
 	err  *os.File
 	env  func(string) (string, bool)
 	look style // of standard output
+	con  *console
 
 	server string
 	json   bool
 }
 
 func newApp(in, out, err *os.File, env func(string) (string, bool)) *app {
-	return &app{in: in, out: out, err: err, env: env, look: styleOf(out, env)}
+	return &app{in: in, out: out, err: err, env: env, look: styleOf(out, env),
+		con: &console{out: err, width: terminalWidth(err)}}
 }
 
 // statusError ends the program with a status. With a nil cause nothing is
@@ -96,7 +98,7 @@ func (a *app) tellError(err error) {
 		a.frame(&frame)
 		return
 	}
-	fmt.Fprintf(a.err, "latchkey: %s\n", oneLine(err.Error()))
+	a.con.line("%v", err)
 }
 
 // frame prints one object of the native protocol, which is what --json means.
@@ -106,7 +108,7 @@ func (a *app) frame(r *wire.Reply) {
 
 // notef prints one line for people beside the output.
 func (a *app) notef(format string, args ...any) {
-	fmt.Fprintf(a.err, "latchkey: %s\n", oneLine(fmt.Sprintf(format, args...)))
+	a.con.line(format, args...)
 }
 
 // root is the command line. Errors are printed by run, in one line.

@@ -28,7 +28,7 @@ var errNoBroker = errors.New("no broker")
 
 // dial reaches the broker.
 func (a *app) dial(ctx context.Context) (*leaseremote.Service, error) {
-	svc, err := leaseremote.Dial(ctx, a.server, leaseremote.Options{DialTimeout: dialTime})
+	svc, err := leaseremote.Dial(ctx, a.server, leaseremote.Options{DialTimeout: dialTime, Logger: slog.New(lines{a.con})})
 	switch {
 	case err == nil:
 		return svc, nil

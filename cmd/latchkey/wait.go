@@ -3,8 +3,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"io"
-	"strings"
 	"time"
 
 	"github.com/latchkey-go/latchkey/lease"
@@ -14,21 +12,19 @@ import (
 // a terminal the same line again each second with what has changed.
 type progress struct {
 	svc     lease.Service
-	out     io.Writer
-	width   int // of the terminal; zero when it is none
+	con     *console
 	request lease.Request
 	me      lease.Party
 	queued  chan lease.Queued // capacity one
 	stop    chan struct{}
 	stopped chan struct{}
-	shown   int // width of the line on the terminal
 }
 
 // watchWaiting starts it. What it returns is for ClientOptions.OnQueued, and to
 // be called when the waiting is over.
 func (a *app) watchWaiting(svc lease.Service, r lease.Request, me lease.SessionOptions) (func(lease.Queued), func()) {
 	p := &progress{
-		svc: svc, out: a.err, width: a.styled(a.err).width, request: r,
+		svc: svc, con: a.con, request: r,
 		me:      lease.Party{Session: me.Name, Host: me.Host, PID: me.PID, Label: r.Label},
 		queued:  make(chan lease.Queued, 1),
 		stop:    make(chan struct{}),
@@ -61,36 +57,24 @@ func (p *progress) run() {
 	}
 	begin := time.Now()
 	line := waitingLine(q.Key, q.Ahead, q.Position)
-	if p.width == 0 {
-		fmt.Fprintf(p.out, "latchkey: %s\n", oneLine(line))
+	if p.con.width == 0 {
+		p.con.line("%s", line)
 		return
 	}
+	defer p.con.replace("")
 	tick := time.NewTicker(time.Second)
 	defer tick.Stop()
 	for {
-		p.show(oneLine(line) + ", waiting for " + span(time.Since(begin).Truncate(time.Second)))
+		p.con.replace(line + ", waiting for " + span(time.Since(begin).Truncate(time.Second)))
 		select {
 		case <-tick.C:
 		case <-p.stop:
-			p.show("")
 			return
 		}
 		if now, ok := p.look(); ok {
 			line = now
 		}
 	}
-}
-
-// show replaces the line. It needs nothing of the terminal but to go back to
-// its left edge.
-func (p *progress) show(line string) {
-	line = cut(line, p.width-1)
-	width := displayWidth(line)
-	fmt.Fprintf(p.out, "\r%s%s", line, strings.Repeat(" ", max(p.shown-width, 0)))
-	if line == "" {
-		fmt.Fprint(p.out, "\r")
-	}
-	p.shown = width
 }
 
 // look asks for the first key that is in the way.

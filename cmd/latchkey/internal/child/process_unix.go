@@ -199,8 +199,8 @@ func (p *process) suspend(sig os.Signal) {
 	p.stopKey = sig
 	p.suspended = suspendTicks
 	p.ticker = time.NewTicker(suspendTick)
-	signal.Reset(unix.SIGTSTP)
-	_ = unix.Kill(0, unix.SIGTSTP)
+	// Not SIGTSTP: that one is caught, and Go has no way back to its default.
+	_ = unix.Kill(0, unix.SIGTTIN)
 }
 
 // tick delivers while this process waits for its own stop.
@@ -230,7 +230,6 @@ func (p *process) resume() {
 	if p.ticker != nil {
 		p.ticker.Stop()
 		p.ticker = nil
-		signal.Notify(p.signals, unix.SIGTSTP)
 	}
 	if p.term != nil && (p.term.eager || p.term.given) {
 		p.term.give(p.pid)

@@ -7,11 +7,13 @@ import (
 	"time"
 )
 
-// How long what a command left behind in its group may take to stop by itself,
-// and how often that is looked at.
+// What a command leaves behind in its group may be about to end as well, by the
+// same ^C for example: it is let be for settleTime. Then it is asked to stop, and
+// has sweepTime for it.
 const (
-	sweepTime = 2 * time.Second
-	sweepStep = 5 * time.Millisecond
+	settleTime = 100 * time.Millisecond
+	sweepTime  = 2 * time.Second
+	sweepStep  = 5 * time.Millisecond // how often it is looked at
 )
 
 // The deadline is looked at when it comes near, and every lookEvery whatever it
@@ -139,7 +141,7 @@ func (s *supervisor) kill(why string) {
 func (s *supervisor) finish(st Status) Status {
 	st.Lost = s.killed
 	s.process.takeTerminal(st)
-	if !s.process.groupAlive() {
+	if s.await(settleTime) {
 		return st
 	}
 	if !s.killed {
@@ -153,16 +155,20 @@ func (s *supervisor) finish(st Status) Status {
 }
 
 // await waits until the group is empty, for as long as the hold lasts and at
-// most limit. Members of the group are no children of this process, so that
-// there is nothing to wait on but their being there.
-func (s *supervisor) await(limit time.Duration) {
+// most limit, and reports whether it is. Members of the group need not be
+// children of this process, so that there is nothing to wait on but their being
+// there.
+func (s *supervisor) await(limit time.Duration) bool {
 	end := time.Now().Add(limit)
-	for s.process.groupAlive() && time.Now().Before(end) {
-		if d := s.hold.Deadline(); !s.killed && !d.IsZero() && time.Until(d) <= 0 {
-			return
+	for s.process.groupAlive() {
+		d := s.hold.Deadline()
+		over := s.hold.Context().Err() != nil || !d.IsZero() && time.Until(d) <= 0
+		if over && !s.killed || !time.Now().Before(end) {
+			return false
 		}
 		time.Sleep(sweepStep)
 	}
+	return true
 }
 
 func (s *supervisor) report(format string, args ...any) {
