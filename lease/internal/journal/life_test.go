@@ -30,7 +30,7 @@ type world struct {
 
 func newWorld(policy journal.Policy, seed uint64) *world {
 	return &world{
-		policy: policy, rnd: rand.New(rand.NewPCG(seed, 1)),
+		policy: policy, rnd: rand.New(rand.NewPCG(seed*0x9e3779b97f4a7c15, ^seed*0xd1b54a32d192ed03)),
 		o: journal.Options{Policy: policy, SegmentSize: 4096},
 	}
 }

@@ -201,7 +201,8 @@ func (f *FS) Reopen(mode Mode, seed uint64, plan Plan) *FS {
 	for d := range f.dirs {
 		g.dirs[d] = true
 	}
-	rnd := rand.New(rand.NewPCG(seed, 0))
+	// Spread out, because the first numbers from neighbouring seeds are alike.
+	rnd := rand.New(rand.NewPCG(seed*0x9e3779b97f4a7c15, ^seed*0xd1b54a32d192ed03))
 	s := survivor{rnd: rnd, mode: mode, copies: map[*inode]*inode{}}
 	s.names(f, g)
 	return g
