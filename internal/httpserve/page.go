@@ -9,6 +9,7 @@ import (
 	"html/template"
 	"net/http"
 	"net/url"
+	"strconv"
 	"time"
 
 	"github.com/latchkey-go/latchkey/lease"
@@ -54,6 +55,7 @@ type frame struct {
 	Prefix  string
 	After   string
 	Stream  string
+	Age     time.Duration // of what is shown, when that is worth saying
 	Version string
 	Rows    []Row
 	Limits  []lease.Limit
@@ -74,6 +76,9 @@ func (s *Server) status(w http.ResponseWriter, r *http.Request) {
 		Prefix: v.prefix, After: v.after, Version: s.opts.Version, Limits: lease.Limits(),
 		Stream: "/v1/status/stream?" + query(v.prefix, v.after),
 		Parts:  make(map[string]template.HTML),
+	}
+	if age := time.Since(l.at); age > 2*liveEvery {
+		f.Age = age
 	}
 	if s.opts.More != nil {
 		f.Rows = s.opts.More()
@@ -167,9 +172,10 @@ func (s *Server) stream(w http.ResponseWriter, r *http.Request) {
 		}
 		// A beat even when nothing changed: it shows the page that it is live,
 		// and this end that somebody reads.
-		out.named("beat", []byte("1"))
+		rest := s.board.next(l)
+		out.named("beat", strconv.AppendInt(nil, rest.Milliseconds(), 10))
 		out.flush()
-		timer.Reset(s.board.next(l))
+		timer.Reset(rest)
 	}
 }
 

@@ -165,6 +165,7 @@ func TestBoardSharesLooks(t *testing.T) {
 	if got := b.next(first); got != liveEvery {
 		t.Errorf("after a cheap look a stream waits %v, want %v", got, liveEvery)
 	}
+	first.took = 0
 	first.at = first.at.Add(-time.Minute)
 	first.used = first.used.Add(-2 * keepLook)
 	b.see(context.Background(), view{prefix: "third"}, 0, render)
@@ -268,4 +269,30 @@ func luminance(t *testing.T, hex string) float64 {
 		return math.Pow((c+0.055)/1.055, 2.4)
 	}
 	return 0.2126*linear(n>>16) + 0.7152*linear(n>>8) + 0.0722*linear(n)
+}
+
+// TestPageSaysItsAge shows that a look that is shown again says how old it is.
+func TestPageSaysItsAge(t *testing.T) {
+	r := start(t, Options{})
+	r.get("/").want(t, 200)
+	b := r.server.board
+	b.mu.Lock()
+	for _, l := range b.looks {
+		l.at = l.at.Add(-10 * time.Second)
+		l.took = time.Second
+	}
+	b.mu.Unlock()
+	if page := r.get("/").want(t, 200).text; !strings.Contains(page, "as of 10\u202fs ago") {
+		t.Error("the page does not say that it is ten seconds old")
+	}
+	next, stop := r.follow("/v1/status/stream")
+	defer stop()
+	for {
+		if name, data := next(); name == "beat" {
+			if data != "20000" {
+				t.Errorf("the stream announces %s ms until the next look, want 20000", data)
+			}
+			return
+		}
+	}
 }

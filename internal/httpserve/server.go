@@ -6,7 +6,6 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
-	"os"
 	"sync"
 	"time"
 
@@ -78,15 +77,12 @@ type Server struct {
 func New(svc lease.Service, o Options) (*Server, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), lookTimeout)
 	defer cancel()
-	host, err := os.Hostname()
-	if err != nil {
-		host = "" // shown only
-	}
 	st, err := svc.Stats(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("ask the service where tokens stand: %w", err)
 	}
-	session, err := svc.Open(ctx, lease.SessionOptions{Name: "http", Host: host, PID: os.Getpid()})
+	// No host and process: they would be this broker's, not the holder's.
+	session, err := svc.Open(ctx, lease.SessionOptions{Name: "http"})
 	if err != nil {
 		return nil, fmt.Errorf("open the session for http: %w", err)
 	}

@@ -4,7 +4,7 @@
 (() => {
   const state = document.getElementById("live");
   const say = (name, text) => {
-    if (state.dataset.state === name) return;
+    if (state.dataset.state === name && state.textContent === text) return;
     state.dataset.state = name;
     state.textContent = text;
   };
@@ -22,8 +22,10 @@
     for (const id of ["summary", "locks"]) {
       source.addEventListener(id, (e) => kept.set(id, e.data));
     }
-    source.addEventListener("beat", () => {
-      say("live", "live");
+    source.addEventListener("beat", (e) => {
+      // A broker with very many keys is looked at less often: say so.
+      const seconds = Math.round(Number(e.data) / 1000);
+      say("live", seconds > 1 ? `live, every ${seconds} s` : "live");
       for (const [id, html] of kept) {
         const part = document.getElementById(id);
         if (inUse(part)) continue;
