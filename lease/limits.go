@@ -24,7 +24,7 @@ const (
 	MaxFrame          = 64 << 10  // bytes of one frame or HTTP body: 64 keys of 512 B and room
 	MaxConnections    = 10_000    // connections of one listener
 	MaxInFlight       = 10_000    // unanswered requests of one connection
-	MaxUnsent         = 4 << 20   // bytes queued for a connection that does not read
+	MaxUnsent         = 16 << 20  // bytes queued for a connection that does not read: the losses of 100 000 leases fit
 	MaxDeadlockSearch = 10_000    // requests visited by one deadlock search; beyond it none is reported
 )
 

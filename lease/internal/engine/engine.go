@@ -71,7 +71,7 @@ func New(cfg Config) *Engine {
 		ids:       newTable[*request](seed),
 		sessions:  make(map[string]*Session),
 		contended: make(map[*key]struct{}),
-		outcomes:  newOutcomes(lease.MaxOutcomes, seed),
+		outcomes:  newOutcomes(seed),
 		token:     uint64(cfg.Token),
 		mark:      uint64(cfg.Token),
 	}

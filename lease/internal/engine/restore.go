@@ -170,7 +170,7 @@ func (rs *Restoring) Start(clean bool, floor lease.Token) {
 		e.quietUntil = rs.owed
 		e.record(Record{Kind: recQuiet, TTL: rs.owed}, true)
 	}
-	e.outcomes = newOutcomes(lease.MaxOutcomes, e.ids.seed)
+	e.outcomes = newOutcomes(e.ids.seed)
 	for _, id := range slices.Sorted(maps.Keys(e.sessions)) {
 		s := e.sessions[id]
 		if s.grace == lease.NoGrace {
