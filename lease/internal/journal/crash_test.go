@@ -115,17 +115,17 @@ func (s scenario) String() string {
 }
 
 // explore plays the scenario crashed at every call and returns the first violation.
-func (s scenario) explore() (error, int) {
+func (s scenario) explore() (int, error) {
 	n, err := s.calls()
 	if err != nil {
-		return fmt.Errorf("%v without a crash: %w", s, err), 0
+		return 0, fmt.Errorf("%v without a crash: %w", s, err)
 	}
 	for s.at = 1; s.at <= n; s.at++ {
 		if err := s.play(); err != nil {
-			return fmt.Errorf("%v: %w", s, err), s.at
+			return s.at, fmt.Errorf("%v: %w", s, err)
 		}
 	}
-	return nil, n
+	return n, nil
 }
 
 // seeds is how many workloads each combination gets.
@@ -145,7 +145,7 @@ func TestCrashAtEveryCall(t *testing.T) {
 				t.Parallel()
 				plays := 0
 				for seed := range seeds() {
-					err, n := scenario{policy: policy, mode: mode, seed: seed}.explore()
+					n, err := scenario{policy: policy, mode: mode, seed: seed}.explore()
 					if err != nil {
 						t.Fatal(err)
 					}
@@ -300,7 +300,7 @@ func TestCrashCheckerRejectsDefects(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			for s.seed = 0; s.seed < 20; s.seed++ {
-				if err, _ := s.explore(); err != nil {
+				if _, err := s.explore(); err != nil {
 					t.Logf("rejected: %v", err)
 					return
 				}
@@ -318,7 +318,7 @@ func TestFailAtEveryCall(t *testing.T) {
 		t.Run(fmt.Sprintf("policy=%d", policy), func(t *testing.T) {
 			t.Parallel()
 			for seed := range seeds() {
-				err, _ := exploreFailures(policy, seed, nil)
+				_, err := exploreFailures(policy, seed, nil)
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -327,18 +327,18 @@ func TestFailAtEveryCall(t *testing.T) {
 	}
 }
 
-func exploreFailures(policy journal.Policy, seed uint64, wrap func(journal.FS) journal.FS) (error, int) {
+func exploreFailures(policy journal.Policy, seed uint64, wrap func(journal.FS) journal.FS) (int, error) {
 	s := scenario{policy: policy, seed: seed, wrap: wrap}
 	n, err := s.calls()
 	if err != nil {
-		return err, 0
+		return 0, err
 	}
 	for s.at = 1; s.at <= n; s.at++ {
 		if err := s.fail(); err != nil {
-			return fmt.Errorf("policy %d, seed %d, failure of call %d: %w", policy, seed, s.at, err), s.at
+			return s.at, fmt.Errorf("policy %d, seed %d, failure of call %d: %w", policy, seed, s.at, err)
 		}
 	}
-	return nil, n
+	return n, nil
 }
 
 // fail plays a run whose call s.at fails, and two after it.
@@ -417,7 +417,7 @@ func TestFailureCheckerRejectsDefects(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			for seed := range uint64(20) {
-				if err, _ := exploreFailures(journal.Always, seed, wrap); err != nil {
+				if _, err := exploreFailures(journal.Always, seed, wrap); err != nil {
 					t.Logf("rejected: %v", err)
 					return
 				}
