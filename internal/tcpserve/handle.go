@@ -2,6 +2,8 @@ package tcpserve
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"time"
 
 	"github.com/latchkey-go/latchkey/internal/wire"
@@ -33,7 +35,7 @@ func (c *conn) handle(line []byte, received time.Time) error {
 		return errGoodbye
 	}
 	if err := c.call(ctx, received); err != nil {
-		c.fail(err)
+		c.fail(late(err, c.req.Do))
 	}
 	c.out.hold()
 	return nil
@@ -43,6 +45,19 @@ func (c *conn) handle(line []byte, received time.Time) error {
 func (c *conn) fail(err error) {
 	r := wire.Failure(c.req.N, c.req.Do.String(), err)
 	c.out.add(&r)
+}
+
+// late names the error of a service that did not answer in time. What was asked
+// of it may be done yet; only for force does that matter to the caller.
+func late(err error, op wire.Op) error {
+	if !errors.Is(err, context.DeadlineExceeded) || lease.CodeOf(err) != lease.ErrInternal {
+		return err
+	}
+	code := lease.ErrUnavailable
+	if op == wire.OpForce {
+		code = lease.ErrUnknown
+	}
+	return &lease.Error{Code: code, Reason: fmt.Sprintf("the service did not answer within %v", callTimeout)}
 }
 
 // lease starts what is done by the session; its callback answers.
@@ -57,7 +72,7 @@ func (c *conn) lease(received time.Time) error {
 	case r.Do == wire.OpAcquire && c.srv.draining.Load():
 		return shuttingDown()
 	}
-	if err := c.out.begin(); err != nil {
+	if err := c.out.begin(r.Do == wire.OpAcquire); err != nil {
 		return err
 	}
 	a := &answer{conn: c, n: r.N, op: r.Do, received: received}

@@ -230,11 +230,12 @@ func (o *outbox) close() {
 	o.settlers = nil
 }
 
-// begin counts a request in, or refuses it.
-func (o *outbox) begin() error {
+// begin counts a request in, or refuses it. What does not wait has as much room
+// again, so that a client with too many waiting requests can still live.
+func (o *outbox) begin(waits bool) error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if o.unanswered >= lease.MaxInFlight {
+	if o.unanswered >= 2*lease.MaxInFlight || waits && o.unanswered >= lease.MaxInFlight {
 		return lease.Refuse("%d requests of this connection are unanswered, no more are taken (MaxInFlight)", o.unanswered)
 	}
 	o.unanswered++

@@ -196,6 +196,32 @@ func TestDefect(t *testing.T) {
 	})
 }
 
+// stuck is a service that does not answer in time.
+type stuck struct{ lease.Service }
+
+func (s *stuck) List(ctx context.Context, _ lease.Query) (lease.Listing, error) {
+	<-ctx.Done()
+	return lease.Listing{}, context.Cause(ctx)
+}
+
+func (s *stuck) Force(ctx context.Context, _ lease.ForceRequest) (lease.Forced, error) {
+	<-ctx.Done()
+	return lease.Forced{}, context.Cause(ctx)
+}
+
+// A service that does not answer is said to be unavailable, or the outcome
+// unknown where there is one.
+func TestStuckService(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newServer(t, &stuck{newService(t)}, Options{})
+		p := pipe(t, s).greet()
+		p.send(`{"n":1,"do":"list"}`)
+		p.failure(1, lease.ErrUnavailable, "did not answer within 10s")
+		p.send(`{"n":2,"do":"force","key":"k"}`)
+		p.failure(2, lease.ErrUnknown, "did not answer within 10s")
+	})
+}
+
 // A long listing comes in pages that fit a frame, and nothing is missing.
 func TestListPages(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -147,6 +147,7 @@ func AppendRequest(b []byte, r *Request) []byte {
 		b = appendAcquire(b, r)
 	case OpRenew, OpRelease, OpDetach, OpCancel:
 		b = addAsIs(b, "id", r.ID)
+		b = addAsIs(b, "key", r.Key)
 		b = addInt(b, "token", int64(r.Token))
 		b = addTTL(b, r.TTL)
 	case OpOpen:

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"reflect"
 	"strings"
 	"testing"
 	"time"
@@ -170,6 +171,69 @@ func TestConversions(t *testing.T) {
 	open := Request{Do: OpOpen}
 	if got := open.Session().Grace; got != lease.DefaultGrace {
 		t.Errorf("an absent grace is %v", got)
+	}
+}
+
+// sameAfter sends a reply through its frame and compares what comes out.
+func sameAfter[T any](t *testing.T, r Reply, want T, back func(*Reply) T) {
+	t.Helper()
+	var far Reply
+	line := AppendReply(nil, &r)
+	if err := DecodeReply(line, &far); err != nil {
+		t.Fatalf("%s: %v", line, err)
+	}
+	if got := back(&far); !reflect.DeepEqual(got, want) {
+		t.Errorf("%s\n got %+v\nwant %+v", line, got, want)
+	}
+}
+
+// What the contract says comes through frames unchanged, in both directions.
+func TestThroughFrames(t *testing.T) {
+	party := lease.Party{Session: "s", Host: "h", PID: 1, Label: "l"}
+	holder := lease.Holder{Party: party, Token: 3, TTL: time.Second, Remaining: time.Second}
+	queued := lease.Queued{ID: "i", Key: "k", Position: 2, Ahead: []lease.Holder{holder}}
+	sameAfter(t, Queue(1, &queued), queued, (*Reply).Queued)
+	event := lease.Event{Kind: lease.EventExpired, Party: party, Key: "k", Mode: lease.Counted, Limit: 2, Token: 4, After: time.Second}
+	sameAfter(t, Happened(1, &event), event, (*Reply).Happening)
+	notice := lease.Notice{ID: "i", Key: "k", Token: 4, Code: lease.ErrForced, By: "me"}
+	sameAfter(t, Lost(notice), notice, (*Reply).Loss)
+	forced := lease.Forced{Holds: []lease.Hold{{Key: "k", Token: 4}, {Key: "k", Token: 5}}, Token: 6}
+	sameAfter(t, ForceDone(1, &forced), forced, (*Reply).Forced)
+	listing := lease.Listing{Keys: []lease.KeyInfo{{Key: "k", Holders: []lease.Holder{holder}}}, More: true}
+	sameAfter(t, Listed(1, &listing), listing, (*Reply).Listing)
+	sameAfter(t, Listed(1, &lease.Listing{}), lease.Listing{}, (*Reply).Listing)
+
+	now := time.Now()
+	leases := []lease.Lease{
+		{ID: "i", Holds: forced.Holds, TTL: time.Minute, Deadline: now.Add(time.Second), Waited: time.Second, Detached: true},
+		{ID: "j", Holds: forced.Holds[:1], TTL: lease.Forever},
+		{ID: "k", Holds: forced.Holds[:1], TTL: lease.Forever, Deadline: now.Add(time.Minute)},
+	}
+	resumed := Reply{Kind: OK, N: 1, Session: "id", Leases: Resume(leases, now)}
+	sameAfter(t, resumed, leases, func(r *Reply) []lease.Lease { return r.ResumedLeases(now) })
+
+	options := lease.SessionOptions{Name: "n", Host: "h", PID: 3, Grace: time.Second, Resume: "r"}
+	query := lease.Query{Prefix: "p", After: "a", Limit: 3, Contended: true}
+	force := lease.ForceRequest{Key: "k", Token: 3, By: "me", Reason: "why"}
+	for _, tt := range []struct {
+		frame Request
+		want  any
+		back  func(*Request) any
+	}{
+		{Open(1, &options), options, func(r *Request) any { return r.Session() }},
+		{List(1, &query), query, func(r *Request) any { return r.Query() }},
+		{Watch(1, &query), lease.Query{Prefix: "p"}, func(r *Request) any { return r.Query() }},
+		{Watch(1, &lease.Query{Key: "k", Prefix: "p"}), lease.Query{Key: "k"}, func(r *Request) any { return r.Query() }},
+		{Force(1, &force), force, func(r *Request) any { return r.Force() }},
+	} {
+		var far Request
+		line := AppendRequest(nil, &tt.frame)
+		if err := DecodeRequest(line, &far); err != nil {
+			t.Fatalf("%s: %v", line, err)
+		}
+		if got := tt.back(&far); !reflect.DeepEqual(got, tt.want) {
+			t.Errorf("%s\n got %+v\nwant %+v", line, got, tt.want)
+		}
 	}
 }
 

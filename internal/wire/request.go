@@ -141,10 +141,10 @@ func (q *Request) Lease() lease.Request {
 
 // Command makes a frame of a command.
 func Command(n uint64, c *lease.Command) Request {
-	q := Request{N: n, ID: c.ID, Token: c.Token}
+	q := Request{N: n, ID: c.ID, Token: c.Token, Key: c.Key}
 	switch c.Verb {
 	case lease.Ping:
-		q.Do, q.ID, q.Token = OpPing, "", 0
+		q = Request{N: n, Do: OpPing}
 	case lease.Renew:
 		q.Do, q.TTL = OpRenew, c.TTL
 	case lease.Release:
@@ -152,7 +152,7 @@ func Command(n uint64, c *lease.Command) Request {
 	case lease.Detach:
 		q.Do = OpDetach
 	case lease.Cancel:
-		q.Do = OpCancel
+		q.Do, q.Key = OpCancel, ""
 	}
 	if q.ID != "" {
 		q.Token = 0 // a frame names the hold in one way
@@ -162,7 +162,7 @@ func Command(n uint64, c *lease.Command) Request {
 
 // Command returns what a renew, release, detach, cancel or ping frame asks for.
 func (q *Request) Command() lease.Command {
-	c := lease.Command{ID: q.ID, Token: q.Token, TTL: q.TTL}
+	c := lease.Command{ID: q.ID, Token: q.Token, Key: q.Key, TTL: q.TTL}
 	switch q.Do {
 	case OpRenew:
 		c.Verb = lease.Renew
@@ -193,12 +193,17 @@ func (q *Request) Session() lease.SessionOptions {
 
 // List makes a list frame.
 func List(n uint64, q *lease.Query) Request {
-	return Request{N: n, Do: OpList, Key: q.Key, Prefix: q.Prefix, After: q.After, Limit: q.Limit, Contended: q.Contended}
+	r := Watch(n, q)
+	r.Do, r.After, r.Limit, r.Contended = OpList, q.After, q.Limit, q.Contended
+	return r
 }
 
 // Watch makes a watch frame.
 func Watch(n uint64, q *lease.Query) Request {
-	return Request{N: n, Do: OpWatch, Key: q.Key, Prefix: q.Prefix}
+	if q.Key != "" {
+		return Request{N: n, Do: OpWatch, Key: q.Key} // a key decides alone
+	}
+	return Request{N: n, Do: OpWatch, Prefix: q.Prefix}
 }
 
 // Query returns what a list or watch frame asks for.

@@ -63,9 +63,9 @@ func (o Op) allowed() fields {
 		return fID | fKey | fKeys | fMode | fMax | fTTL | fForever | fTry | fWait | fWaited | fPreferReaders |
 			fMaxHold | fLockDelay | fDetach | fLabel | fDeclared
 	case OpRenew:
-		return fID | fToken | fTTL | fForever
+		return fID | fKey | fToken | fTTL | fForever
 	case OpRelease, OpDetach:
-		return fID | fToken
+		return fID | fKey | fToken
 	case OpCancel:
 		return fID
 	case OpList:

@@ -197,6 +197,8 @@ func (d *requestDecoder) combination() string {
 		switch {
 		case has(fID) && has(fToken):
 			return "id and token exclude each other"
+		case has(fKey) && !has(fID):
+			return "key goes with an id"
 		case !has(fID) && !has(fToken):
 			return "id is missing: " + r.Do.String() + " needs id or token"
 		case has(fID) && r.ID == "":

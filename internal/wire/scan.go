@@ -35,16 +35,6 @@ func (s *scanner) peek() byte {
 	return 0
 }
 
-// open enters an object or array.
-func (s *scanner) open(bracket byte) bool {
-	if s.peek() != bracket {
-		s.fail("want " + string(bracket))
-		return false
-	}
-	s.pos++
-	return true
-}
-
 // more advances to the next entry of the object or array that bracket closes,
 // and reports whether there is one.
 func (s *scanner) more(bracket byte, first bool) bool {
