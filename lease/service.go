@@ -160,6 +160,10 @@ type Command struct {
 	// Token, instead of ID, names one key's hold of the same session.
 	Token Token
 
+	// Key, with ID, restricts renew, release and detach to the hold of this key:
+	// ErrNotHeld when the id does not hold it. Empty means all of them.
+	Key string
+
 	TTL time.Duration // Renew only
 }
 

@@ -48,7 +48,7 @@ func TestUnlockRefusals(t *testing.T) {
 		"unknown id":         `{"key":"a","lockUuid":"nobody's"}`,
 		"of another key":     fmt.Sprintf(`{"key":"b","lockUuid":%q}`, a),
 		"forced by wrong id": `{"key":"a","lockUuid":"nobody's","force":true}`,
-		"one of many":        fmt.Sprintf(`{"key":"m","lockUuid":%q}`, many),
+		"none of many":       fmt.Sprintf(`{"key":"a","lockUuid":%q}`, many),
 		"force of a free":    `{"key":"free","force":true}`,
 		"reason, no force":   fmt.Sprintf(`{"key":"a","lockUuid":%q,"reason":"x"}`, a),
 		"force: not a flag":  `{"key":"a","force":"yes"}`,
@@ -61,7 +61,38 @@ func TestUnlockRefusals(t *testing.T) {
 	if r.holding("a") != 1 || r.holding("m") != 1 || r.holding("n") != 1 {
 		t.Error("a refused unlock ended a hold")
 	}
+	// Each key of many is a hold of its own; release-many frees what is left.
+	r.post("/v1/unlock", fmt.Sprintf(`{"key":"m","lockUuid":%q}`, many)).want(t, 200, "released", true)
+	if r.holding("m") != 0 || r.holding("n") != 1 {
+		t.Errorf("%d and %d holders after one key of two was unlocked", r.holding("m"), r.holding("n"))
+	}
+	r.post("/v1/release-many", fmt.Sprintf(`{"lockUuid":%q}`, many)).want(t, 200, "released", true, "keys", []string{"n"})
 }
+
+// The id of a native hold with a wrong key changes nothing about that hold.
+func TestUnlockForeignHold(t *testing.T) {
+	r := start(t, Options{})
+	sess, err := r.svc.Open(t.Context(), lease.SessionOptions{Name: "native"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := make(chan error, 1)
+	sess.Acquire(lease.Request{ID: "native-1", Keys: []string{"a"}}, onDone(func(_ lease.Lease, err error) { got <- err }))
+	if err := <-got; err != nil {
+		t.Fatal(err)
+	}
+	r.post("/v1/unlock", `{"key":"b","lockUuid":"native-1"}`).want(t, 400, "code", "not_held")
+	l, err := r.svc.List(t.Context(), lease.Query{Key: "a"})
+	if err != nil || len(l.Keys) != 1 || l.Keys[0].Holders[0].Detached {
+		t.Errorf("a refused unlock changed the hold: %+v, %v", l, err)
+	}
+	r.post("/v1/unlock", `{"key":"a","lockUuid":"native-1"}`).want(t, 200, "released", true)
+}
+
+type onDone func(lease.Lease, error)
+
+func (onDone) Queued(lease.Queued)             {}
+func (f onDone) Done(l lease.Lease, err error) { f(l, err) }
 
 func TestForce(t *testing.T) {
 	r := start(t, Options{})

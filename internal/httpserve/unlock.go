@@ -89,32 +89,10 @@ func (s *Server) unlock(c *call) (int, any) {
 	if err != nil {
 		return s.notReleased(key, lease.Refuse("pass the lockUuid of the hold, or force to end every hold of the key"))
 	}
-	if err := s.checkHold(c, id, key); err != nil {
-		return s.notReleased(key, err)
-	}
-	if _, err := s.command(c.r.Context(), lease.Command{Verb: lease.Release, ID: id}); err != nil {
+	if _, err := s.command(c.r.Context(), lease.Command{Verb: lease.Release, ID: id, Key: key}); err != nil {
 		return s.notReleased(key, err)
 	}
 	return http.StatusOK, released{Released: true, Key: key, LockUUID: id, Queue: queue}
-}
-
-// checkHold refuses an id that does not name a hold of exactly this key: a
-// mixed-up id must not free another key while it is used. Detaching answers with
-// what is held and, since holds taken over HTTP are detached, changes nothing.
-func (s *Server) checkHold(c *call, id, key string) error {
-	l, err := s.command(c.r.Context(), lease.Command{Verb: lease.Detach, ID: id})
-	if err != nil {
-		return err
-	}
-	_, holds := l.TokenOf(key)
-	switch {
-	case !holds:
-		return &lease.Error{Code: lease.ErrNotHeld, Op: "unlock", Key: key,
-			Reason: "lockUuid does not name a hold of " + lease.QuoteKey(key)}
-	case len(l.Holds) > 1:
-		return lease.Refuse("lockUuid names a lease on %d keys; release it with /v1/release-many", len(l.Holds))
-	}
-	return nil
 }
 
 // notReleased answers 400 where others answer what fits better: that is what

@@ -217,8 +217,15 @@ func (e *Engine) find(s *Session, c lease.Command) (*request, *hold, *failure) {
 		return nil, nil, failed(lease.Refuse("several sessions have a hold with this id; ask from one of them"))
 	case r.wait != nil && c.Verb != lease.Detach:
 		return nil, nil, failed(&lease.Error{Code: lease.ErrNotHeld, Reason: "it still waits; cancel it instead"})
+	case c.Key == "":
+		return r, nil, nil
 	}
-	return r, nil, nil
+	for i := range r.holds {
+		if h := &r.holds[i]; h.live() && h.key.name == c.Key {
+			return r, h, nil
+		}
+	}
+	return nil, nil, failed(&lease.Error{Code: lease.ErrNotHeld, Key: c.Key, Reason: "the hold with this id is not of this key"})
 }
 
 func (e *Engine) renew(r *request, only *hold, ttl time.Duration) (lease.Lease, time.Duration, *failure) {
