@@ -109,21 +109,47 @@ func (s *session) settleCommandLocked(c *call, r *wire.Reply) {
 	case r.Kind == wire.OK:
 		s.carriedOutLocked(c, r)
 	case missing && c.again && c.ends():
-		// The first sending may have done it; if not, the hold ended in another
-		// way. What was asked for is so in any case.
+		l, done := s.presumedLocked(c)
 		s.untrackLocked(c)
-		s.answerLocked(c, lease.Lease{ID: c.cmd.ID}, nil)
-		return
+		if done {
+			s.answerLocked(c, l, nil)
+			return
+		}
 	case missing:
 		s.untrackLocked(c)
-		if c.orphan != nil {
-			s.noticesLocked(c.orphan, lease.ErrSessionLost, "")
+		if c.hold != nil {
+			s.noticesLocked(c.hold, lease.ErrSessionLost, "")
 		}
 	}
 	if c.do == wire.OpCancel && s.parked > 0 {
 		s.cancelParkedLocked(c.cmd.ID)
 	}
 	s.answerReplyLocked(c, r)
+}
+
+// presumedLocked decides what becomes of a release or cancel that was sent twice
+// and for which there is nothing now. The first sending has done it if the hold
+// was there when it was made: it was not told lost, and its time was not up. It
+// may have ended in another way since, which cannot be told from this.
+func (s *session) presumedLocked(c *call) (lease.Lease, bool) {
+	if c.do == wire.OpCancel {
+		return lease.Lease{ID: c.cmd.ID}, true
+	}
+	h := c.hold
+	if h == nil {
+		h = s.holdOfLocked(c)
+	}
+	switch {
+	case h == nil:
+		return lease.Lease{ID: c.cmd.ID}, !c.mine
+	case !h.Deadline.IsZero() && !c.start.Before(h.Deadline):
+		return lease.Lease{}, false
+	}
+	l := lease.Lease{ID: h.ID, Holds: h.Holds}
+	if c.cmd.ID == "" {
+		l.Holds = slices.DeleteFunc(slices.Clone(h.Holds), func(x lease.Hold) bool { return x.Token != c.cmd.Token })
+	}
+	return l, true
 }
 
 // carriedOutLocked notes what a command did to the holds.

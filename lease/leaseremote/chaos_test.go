@@ -14,6 +14,7 @@ import (
 
 	"github.com/latchkey-go/latchkey/lease"
 	"github.com/latchkey-go/latchkey/lease/leaselocal"
+	"github.com/latchkey-go/latchkey/lease/leasetest/history"
 )
 
 // belief is a hold as its user sees it.
@@ -37,6 +38,7 @@ func (b *belief) safe() bool {
 type world struct {
 	t       *testing.T
 	b       *broker
+	rec     *history.Recorder
 	mu      sync.Mutex // guards what follows
 	beliefs map[string]*belief
 	highest map[string]lease.Token
@@ -84,8 +86,9 @@ func (w *world) lost(n lease.Notice) {
 	}
 }
 
-// use asks for a key and uses it for a while, as often as told.
-func (w *world) use(who int, v *Service, rng *rand.Rand, turns int) {
+// use asks for a key and uses it for a while, as often as told. It is for a
+// synctest bubble.
+func (w *world) use(who int, v lease.Service, rng *rand.Rand, turns int) {
 	s, err := v.Open(w.t.Context(), lease.SessionOptions{Name: fmt.Sprint(who), Notify: w.lost, Grace: time.Duration(1+rng.IntN(3)) * time.Second})
 	if err != nil {
 		w.t.Errorf("user %d: %v", who, err)
@@ -150,7 +153,8 @@ func (c caller) Done(l lease.Lease, err error) {
 	c.result.Done(l, err)
 }
 
-// trouble makes the network and the broker fail until stop is closed.
+// trouble makes the network and the broker fail until stop is closed. It is for a
+// synctest bubble.
 func (w *world) trouble(rng *rand.Rand, restarts bool, stop chan struct{}) {
 	kinds := 5
 	if restarts {
@@ -197,7 +201,7 @@ func (w *world) trouble(rng *rand.Rand, restarts bool, stop chan struct{}) {
 // at no moment do two users believe that they hold one key, every call is
 // answered once, and in the end nothing is left behind.
 func TestChaos(t *testing.T) {
-	seeds := 12
+	seeds := 6
 	if os.Getenv("LATCHKEY_SOAK") != "" {
 		seeds = 500
 	}
@@ -205,15 +209,21 @@ func TestChaos(t *testing.T) {
 	for i := range seeds {
 		seed := first + uint64(i)
 		restarts := i%2 == 1
+		var seen history.History
 		bubble(t, func(t *testing.T) {
-			grants, wrong := runChaos(t, seed, restarts, nil)
-			if len(wrong) > 0 {
-				t.Fatalf("seed %d, restarts %v: %s", seed, restarts, strings.Join(wrong, "\n"))
+			w := &world{}
+			w.run(t, seed, restarts, nil)
+			if len(w.wrong) > 0 {
+				t.Fatalf("seed %d, restarts %v: %s", seed, restarts, strings.Join(w.wrong, "\n"))
 			}
-			if grants < 10 {
-				t.Fatalf("seed %d: %d grants prove little", seed, grants)
+			if w.grants < 10 {
+				t.Fatalf("seed %d: %d grants prove little", seed, w.grants)
 			}
+			seen = w.rec.History()
 		})
+		if err := seen.Check(); err != nil {
+			t.Fatalf("seed %d, restarts %v: %v", seed, restarts, err)
+		}
 	}
 }
 
@@ -243,32 +253,37 @@ func TestChaosJudge(t *testing.T) {
 		"token": func(_ bool, line string) string { return number(line, "token", "7") },
 	} {
 		bubble(t, func(t *testing.T) {
-			if _, wrong := runChaos(t, rand.Uint64(), false, lie); len(wrong) == 0 {
+			w := &world{}
+			w.run(t, rand.Uint64(), false, lie)
+			if len(w.wrong) == 0 {
 				t.Errorf("the judge did not notice that the broker lies about %s", name)
 			}
 		})
 	}
 }
 
-func runChaos(t *testing.T, seed uint64, restarts bool, lie func(bool, string) string) (grants int, wrong []string) {
+// run is one run. It is for a synctest bubble.
+func (w *world) run(t *testing.T, seed uint64, restarts bool, lie func(bool, string) string) {
 	o := leaselocal.Options{}
 	if restarts {
 		o.Dir = t.TempDir()
 	}
-	w := &world{t: t, b: newBroker(t, o), beliefs: map[string]*belief{}, highest: map[string]lease.Token{}}
+	w.t, w.b, w.beliefs, w.highest = t, newBroker(t, o), map[string]*belief{}, map[string]lease.Token{}
 	w.b.lie = lie
 	v, err := Dial(t.Context(), "memory", Options{Dial: w.b.dial})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer v.Close()
+	w.rec = history.Record(v)
+	w.rec.CutOff()
 	var users, trouble sync.WaitGroup
 	for i := range 5 {
 		rng := rand.New(rand.NewPCG(seed, uint64(i)))
 		users.Add(1)
 		go func() {
 			defer users.Done()
-			w.use(i, v, rng, 20)
+			w.use(i, w.rec, rng, 20)
 		}()
 	}
 	synctest.Wait()
@@ -285,8 +300,7 @@ func runChaos(t *testing.T, seed uint64, restarts bool, lie func(bool, string) s
 	synctest.Wait()
 	for _, key := range []string{"k0", "k1", "k2"} {
 		if h, n := w.b.holders(key), w.b.waiters(key); len(h)+n > 0 {
-			wrong = append(wrong, fmt.Sprintf("%s is left with holders %v and %d waiters", key, h, n))
+			w.wrong = append(w.wrong, fmt.Sprintf("%s is left with holders %v and %d waiters", key, h, n))
 		}
 	}
-	return w.grants, append(wrong, w.wrong...)
 }

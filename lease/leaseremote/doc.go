@@ -29,8 +29,9 @@
 //   - An acquire gets the grant that was made, or its place in the queue. Its age
 //     is sent along, so that it also gets its place back from a restarted broker.
 //   - A release that is answered "not held" when it is sent a second time has
-//     done its work the first time, or the hold has ended otherwise: either way
-//     nothing is held any more, and it succeeds.
+//     done its work the first time, if the hold was there when it was made. It
+//     succeeds, unless the hold was told lost or its time was up by then. What
+//     this cannot see is a force in between.
 //   - Holds that ended meanwhile are told as losses, and leases that the session
 //     has no use for, since their call was given up, are released.
 //

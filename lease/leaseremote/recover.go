@@ -284,18 +284,18 @@ func (s *session) loseCallLocked(c *call, ending map[*lease.Lease]bool) {
 	switch {
 	case h == nil && c.cmd.ID != "", h != nil && h.Detached && c.cmd.ID != "":
 		return // another session's hold, or one that outlives this one
-	case c.do == wire.OpRelease && c.again && (h == nil || !h.Detached):
+	case c.do == wire.OpRelease && c.again && h != nil && !h.Detached:
 		// If it was not carried out, the session's end did the same.
-		if h != nil {
+		if l, done := s.presumedLocked(c); done {
 			ending[h] = true
+			s.dropLocked(c)
+			s.answerLocked(c, l, nil)
+			return
 		}
-		s.dropLocked(c)
-		s.answerLocked(c, lease.Lease{ID: c.cmd.ID}, nil)
-		return
 	case c.do == wire.OpDetach && c.again && h != nil && c.cmd.ID != "":
 		// It may have been carried out before the session ended.
 		ending[h] = true
-		c.orphan = h
+		c.hold = h
 		return
 	}
 	s.dropLocked(c)
@@ -329,10 +329,16 @@ func (s *session) reconcileLocked(listed []lease.Lease) {
 		switch {
 		case c.do == wire.OpAcquire:
 			wanted[c.req.ID] = true
-		case c.ends() && c.cmd.ID != "":
-			wanted[c.cmd.ID], ending[c.cmd.ID] = true, true
 		case c.ends():
-			spent[c.cmd.Token] = true
+			if c.cmd.ID != "" {
+				wanted[c.cmd.ID], ending[c.cmd.ID] = true, true
+			} else {
+				spent[c.cmd.Token] = true
+			}
+			if h := s.holdOfLocked(c); h != nil {
+				was := *h // what follows changes it
+				c.hold = &was
+			}
 		}
 	}
 	now := time.Now()

@@ -165,8 +165,11 @@ func (s *session) admitLocked(c *call) error {
 	case s.link != nil && s.link.unsent() > lease.MaxUnsent:
 		return c.fail(lease.ErrUnavailable, "the broker does not read what is sent (MaxUnsent)", nil)
 	}
-	if c.do == wire.OpAcquire && c.req.ID == "" {
+	switch {
+	case c.do == wire.OpAcquire && c.req.ID == "":
 		c.req.ID = s.ids.next()
+	case c.do == wire.OpRelease:
+		c.mine = c.cmd.ID == "" || s.holds[c.cmd.ID] != nil
 	}
 	return nil
 }
