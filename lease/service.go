@@ -160,8 +160,8 @@ type Command struct {
 	// Token, instead of ID, names one key's hold of the same session.
 	Token Token
 
-	// Key, with ID, restricts renew, release and detach to the hold of this key:
-	// ErrNotHeld when the id does not hold it. Empty means all of them.
+	// Key, with ID, restricts renew and release to the hold of this key, and
+	// detach to an id that holds it: ErrNotHeld otherwise. Empty means all.
 	Key string
 
 	TTL time.Duration // Renew only
