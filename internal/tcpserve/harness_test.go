@@ -27,6 +27,18 @@ func newService(t *testing.T) lease.Service {
 	return svc
 }
 
+// newDurable opens a service with a journal: its callbacks come from a loop of its
+// own, after a sync.
+func newDurable(t *testing.T) lease.Service {
+	t.Helper()
+	svc, err := leaselocal.Open(leaselocal.Options{Dir: t.TempDir()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { svc.Close() })
+	return svc
+}
+
 // newServer starts a server over svc that the test shuts down.
 func newServer(t *testing.T, svc lease.Service, o Options) *Server {
 	t.Helper()

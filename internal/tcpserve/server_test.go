@@ -39,9 +39,14 @@ func TestSockets(t *testing.T) {
 }
 
 // A client that says all at once and then closes its side still gets every
-// answer, and then the end; what it asked for is done.
+// answer, and then the end; what it asked for is done. With a journal the answers
+// are still underway when the end comes.
 func TestHalfClosed(t *testing.T) {
-	svc := newService(t)
+	t.Run("memory", func(t *testing.T) { halfClosed(t, newService(t)) })
+	t.Run("durable", func(t *testing.T) { halfClosed(t, newDurable(t)) })
+}
+
+func halfClosed(t *testing.T, svc lease.Service) {
 	s := newServer(t, svc, Options{})
 	for _, network := range []string{"tcp", "unix"} {
 		p := dial(t, listen(t, s, network))
@@ -297,7 +302,11 @@ func TestAcceptErrors(t *testing.T) {
 // Many clients that come, ask at random, vanish in the middle and come back leave
 // nothing behind, and every answer belongs to a request.
 func TestManyClients(t *testing.T) {
-	svc := newService(t)
+	t.Run("memory", func(t *testing.T) { manyClients(t, newService(t)) })
+	t.Run("durable", func(t *testing.T) { manyClients(t, newDurable(t)) })
+}
+
+func manyClients(t *testing.T, svc lease.Service) {
 	s := newServer(t, svc, Options{})
 	addr := listen(t, s, "tcp")
 	var wg sync.WaitGroup
