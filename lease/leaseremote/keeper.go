@@ -15,7 +15,7 @@ import (
 const (
 	firstPause  = 20 * time.Millisecond
 	longestWait = time.Second
-	settledLife = time.Second
+	settledLife = 100 * time.Millisecond
 )
 
 var (
