@@ -42,7 +42,7 @@ func TestBurst(t *testing.T) {
 		go s.ServeConn(nc)
 		p := newPeer(t, client)
 		p.open("")
-		for round := range 3 {
+		for round := range 30 {
 			var burst []string
 			for i := range 64 {
 				burst = append(burst, fmt.Sprintf(`{"n":%d,"do":"acquire","id":"%d-%d","key":"k%d"}`, i+1, round, i, i))
