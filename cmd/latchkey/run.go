@@ -129,6 +129,7 @@ func (a *app) runUnder(r lease.Request, o runOptions, command []string) error {
 		Path: path, Args: command, Env: a.childEnv(r, held.Lease()),
 		Stdin: a.in, Stdout: a.out, Stderr: a.err,
 		Signals: signals,
+		Guard:   guardCommandLine(),
 		Lead:    child.Lead(r.TTL, session.Grace),
 		Report:  func(s string) { a.notef("%s", s) },
 	})

@@ -7,9 +7,10 @@
 // deadline and SIGKILL at it; a hold that is lost for another reason gets
 // SIGKILL at once.
 //
-// A process that leaves the group, as a daemon does, is out of reach. So is the
-// whole group while the machine or this process is frozen: then only the
-// fencing token protects the resource.
+// Beside it a second process, the guard, does the same should this one be frozen
+// or killed. A process that leaves the group, as a daemon does, is out of reach
+// of both. So is everything while the machine is frozen as a whole: then only
+// the fencing token protects the resource.
 //
 // What a system cannot do, [Missing] says.
 package child
@@ -53,6 +54,10 @@ type Options struct {
 	// caller reads nothing of it until Run returns, and stops it afterwards. Nil
 	// is a channel of Run's own.
 	Signals chan os.Signal
+
+	// Guard is a command that calls the function Guard with its standard input. Nil is to do without: then nothing stops the command
+	// while this process is frozen, and its children outlive this process.
+	Guard []string
 
 	// Lead is how long before a deadline that stands still the command is asked
 	// to stop.

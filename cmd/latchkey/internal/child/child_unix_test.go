@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -15,6 +16,20 @@ import (
 	"testing"
 	"time"
 )
+
+// asGuard makes the test binary be a guard.
+const asGuard = "LATCHKEY_TEST_GUARD"
+
+func TestMain(m *testing.M) {
+	if os.Getenv(asGuard) != "" {
+		if err := Guard(os.Stdin); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		os.Exit(0)
+	}
+	os.Exit(m.Run())
+}
 
 // testHold is a hold whose deadline and loss the test decides.
 type testHold struct {
@@ -66,6 +81,10 @@ func shell(t *testing.T, dir string, h Hold, lead time.Duration, script string) 
 		t.Fatal(err)
 	}
 	defer null.Close()
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
 	var reports []string
 	begin := time.Now()
 	st, err := Run(h, Options{
@@ -73,6 +92,7 @@ func shell(t *testing.T, dir string, h Hold, lead time.Duration, script string) 
 		Env:   append(os.Environ(), "DIR="+dir),
 		Stdin: null, Stdout: null, Stderr: os.Stderr,
 		Lead:   lead,
+		Guard:  []string{"/usr/bin/env", asGuard + "=1", self},
 		Report: func(s string) { reports = append(reports, s) },
 	})
 	return outcome{st, err, time.Since(begin), strings.Join(reports, "\n")}
@@ -170,7 +190,7 @@ func TestStartErrors(t *testing.T) {
 // A deadline that stands still: the command is asked to stop Lead before it, and
 // one that does so in time is not killed.
 func TestAskedToStop(t *testing.T) {
-	const left, lead = 900 * time.Millisecond, 600 * time.Millisecond
+	const left, lead = 2 * time.Second, time.Second
 	dir := t.TempDir()
 	got := shell(t, dir, newHold(t, left), lead, `trap 'touch $DIR/asked; exit 3' TERM; while :; do sleep 0.02; done`)
 	if got.status.Code() != 3 || !exists(filepath.Join(dir, "asked")) {
@@ -187,7 +207,7 @@ func TestAskedToStop(t *testing.T) {
 // A command that ignores SIGTERM, and its children that do: all are dead at the
 // deadline.
 func TestKilledAtDeadline(t *testing.T) {
-	const left = 600 * time.Millisecond
+	const left = 2 * time.Second
 	dir := t.TempDir()
 	got := shell(t, dir, newHold(t, left), left/2, `
 		trap '' TERM
@@ -209,7 +229,7 @@ func TestKilledAtDeadline(t *testing.T) {
 
 func TestRenewedIsNotDisturbed(t *testing.T) {
 	dir := t.TempDir()
-	h := newHold(t, 300*time.Millisecond)
+	h := newHold(t, time.Second)
 	stop := make(chan struct{})
 	renewed := make(chan struct{})
 	go func() {
@@ -221,14 +241,14 @@ func TestRenewedIsNotDisturbed(t *testing.T) {
 			case <-stop:
 				return
 			case <-tick.C:
-				h.push(300 * time.Millisecond)
-				if n == 20 {
+				h.push(time.Second)
+				if n == 40 {
 					_ = os.WriteFile(filepath.Join(dir, "enough"), nil, 0o644)
 				}
 			}
 		}
 	}()
-	got := shell(t, dir, h, 100*time.Millisecond, `while ! [ -e $DIR/enough ]; do sleep 0.02; done; exit 5`)
+	got := shell(t, dir, h, 300*time.Millisecond, `while ! [ -e $DIR/enough ]; do sleep 0.02; done; exit 5`)
 	close(stop)
 	<-renewed
 	if got.status.Code() != 5 || got.reports != "" {
@@ -293,4 +313,82 @@ func TestLead(t *testing.T) {
 			t.Errorf("Lead(%v, %v) = %v, want %v", c.ttl, c.grace, got, c.want)
 		}
 	}
+}
+
+// The guard alone: it kills the group at the deadline it was told last, at the
+// end of the pipe, and not after a goodbye.
+func TestGuard(t *testing.T) {
+	for _, c := range []struct {
+		name  string
+		talk  func(g *guard)
+		kills bool
+	}{
+		{"deadline", func(g *guard) {
+			g.tell(time.Now().Add(time.Hour))
+			g.tell(time.Now().Add(100 * time.Millisecond))
+		}, true},
+		{"never, then the end", func(g *guard) {
+			g.tell(time.Time{})
+			g.pipe.Close()
+		}, true},
+		{"goodbye", func(g *guard) {
+			g.tell(time.Now().Add(time.Hour))
+			g.dismiss()
+		}, false},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			cmd := exec.Command("sleep", "600")
+			cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+			if err := cmd.Start(); err != nil {
+				t.Fatal(err)
+			}
+			ended := make(chan error, 1)
+			go func() { ended <- cmd.Wait() }()
+			self, err := os.Executable()
+			if err != nil {
+				t.Fatal(err)
+			}
+			g, err := startGuard([]string{"/usr/bin/env", asGuard + "=1", self})
+			if err != nil {
+				t.Fatal(err)
+			}
+			g.watch(cmd.Process.Pid)
+			c.talk(g)
+			if !c.kills {
+				var ws syscall.WaitStatus
+				if _, err := syscall.Wait4(g.pid, &ws, 0, nil); err != nil || ws.ExitStatus() != 0 {
+					t.Errorf("the guard ended with %v, %v", ws, err)
+				}
+				select {
+				case <-ended:
+					t.Error("the command was killed after the goodbye")
+				default:
+				}
+				_ = cmd.Process.Kill()
+			}
+			<-ended
+		})
+	}
+}
+
+func FuzzGuardHears(f *testing.F) {
+	f.Add("17\n123456789\n0\n", 3)
+	f.Add("17\ndone\n", 1)
+	f.Add("-1\n", 2)
+	f.Fuzz(func(t *testing.T, text string, at int) {
+		// However the text is cut, the same is heard.
+		var whole, parts watched
+		done, err := whole.hear([]byte(text))
+		at = min(max(at, 0), len(text))
+		partDone, partErr := parts.hear([]byte(text[:at]))
+		if !partDone && partErr == nil {
+			partDone, partErr = parts.hear([]byte(text[at:]))
+		}
+		if done != partDone || (err == nil) != (partErr == nil) || whole.group != parts.group || whole.deadline != parts.deadline {
+			t.Errorf("%q as a whole: %v %v %+v; cut at %d: %v %v %+v", text, done, err, whole, at, partDone, partErr, parts)
+		}
+		if whole.group == 1 || whole.group < 0 {
+			t.Errorf("%q made it watch group %d", text, whole.group)
+		}
+	})
 }

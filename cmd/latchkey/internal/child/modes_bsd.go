@@ -9,9 +9,10 @@ import (
 )
 
 // Missing says what Run cannot do on this system; empty when nothing is missing.
-const Missing = "On this system the command is not killed when run itself is killed with SIGKILL."
+const Missing = ""
 
-// dieWithParent does nothing: this system has no parent-death signal.
+// dieWithParent does nothing: this system has no parent-death signal, and leaves
+// it to the guard.
 func dieWithParent(*syscall.SysProcAttr) {}
 
 func getModes(fd int) (*unix.Termios, error) { return unix.IoctlGetTermios(fd, unix.TIOCGETA) }

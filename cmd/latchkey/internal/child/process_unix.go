@@ -21,6 +21,7 @@ type process struct {
 	signals chan os.Signal
 	own     bool      // signals was made here
 	term    *terminal // nil without a controlling terminal
+	guard   *guard    // nil when none was asked for, or none could be had
 
 	// While this process asks to be stopped along with the command, suspended
 	// counts down the ticks that remain until it is clear that nobody can stop
@@ -62,6 +63,12 @@ func start(o Options) (*process, error) {
 	}
 	signal.Notify(p.signals, unix.SIGCONT)
 
+	if len(o.Guard) > 0 {
+		var err error
+		if p.guard, err = startGuard(o.Guard); err != nil && o.Report != nil {
+			o.Report("nothing guards the command should this process be stopped: " + err.Error())
+		}
+	}
 	attr := &syscall.ProcAttr{
 		Env:   o.Env,
 		Files: []uintptr{o.Stdin.Fd(), o.Stdout.Fd(), o.Stderr.Fd()},
@@ -77,6 +84,9 @@ func start(o Options) (*process, error) {
 	if err := <-started; err != nil {
 		p.close()
 		return nil, err
+	}
+	if p.guard != nil {
+		p.guard.watch(p.pid)
 	}
 	if p.term != nil {
 		// From here on this process sets the terminal's group from the
@@ -105,7 +115,8 @@ func (p *process) watch(o Options, attr *syscall.ProcAttr, started chan<- error)
 		switch {
 		case errors.Is(err, syscall.EINTR):
 		case err == nil && who != pid:
-			// An orphan that was adopted: waiting for it was all there is to do.
+			// An orphan that was adopted, or the guard: waiting for it was all
+			// there is to do.
 		case err != nil:
 			// Somebody else has waited for it: it is gone, and how is not known.
 			p.events <- event{status: Status{Exit: 1}}
@@ -130,9 +141,19 @@ func (p *process) close() {
 	if p.ticker != nil {
 		p.ticker.Stop()
 	}
+	if p.guard != nil {
+		p.guard.dismiss()
+	}
 	if p.term != nil {
 		signal.Reset(unix.SIGTTOU)
 		p.term.close()
+	}
+}
+
+// deadline tells the guard how far the command may go.
+func (p *process) deadline(d time.Time) {
+	if p.guard != nil {
+		p.guard.tell(d)
 	}
 }
 

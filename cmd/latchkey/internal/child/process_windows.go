@@ -61,6 +61,7 @@ func (p *process) terminate() {}
 
 func (p *process) kill() { _ = p.proc.Kill() }
 
+func (p *process) deadline(time.Time)     {}
 func (p *process) groupAlive() bool       { return false }
 func (p *process) onSignal(os.Signal)     {}
 func (p *process) onStop(os.Signal)       {}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"syscall"
 	"time"
 )
 
@@ -59,6 +60,7 @@ type event struct {
 }
 
 func (s *supervisor) run() Status {
+	s.checkDeadline()
 	timer := time.NewTimer(s.untilNext())
 	defer timer.Stop()
 	lost := s.hold.Context().Done()
@@ -88,24 +90,26 @@ func (s *supervisor) run() Status {
 	}
 }
 
-// untilNext is the time until the deadline has to be looked at again.
+// untilNext is the time until the deadline has to be looked at again: in time to
+// ask the command to stop, and early enough that the guard, which must not have
+// to wonder, hears of a new deadline well before the old one.
 func (s *supervisor) untilNext() time.Duration {
 	d := s.hold.Deadline()
 	if d.IsZero() || s.killed {
 		return lookEvery
 	}
+	left := time.Until(d)
+	next := min(left/3, lookEvery)
 	if !s.asked {
-		d = d.Add(-s.options.Lead)
-		if d.Before(s.patient) {
-			d = s.patient
-		}
+		next = min(next, max(left-s.options.Lead, time.Until(s.patient)))
 	}
-	return min(max(time.Until(d), 0), lookEvery)
+	return min(max(next, time.Millisecond), max(left, 0))
 }
 
 // checkDeadline asks the command to stop, or kills it, when it is time.
 func (s *supervisor) checkDeadline() {
 	d := s.hold.Deadline()
+	s.process.deadline(d)
 	if d.IsZero() || s.killed {
 		return
 	}
@@ -139,36 +143,46 @@ func (s *supervisor) kill(why string) {
 // finish sees to it that nothing of the command's group outlives the lock: what
 // the command left behind would go on without it.
 func (s *supervisor) finish(st Status) Status {
+	if st.Signal == syscall.SIGKILL && !s.killed && s.over() {
+		s.kill("its deadline passed without a renewal") // the guard was faster
+	}
 	st.Lost = s.killed
 	s.process.takeTerminal(st)
 	if s.await(settleTime) {
 		return st
 	}
-	if !s.killed {
+	if !s.killed && !s.over() {
 		s.report("the command left processes behind: stopping them before the lock is released")
 		s.process.terminate()
-		s.await(sweepTime)
+		if s.await(sweepTime) {
+			return st
+		}
 	}
+	s.killed = true
 	s.process.kill()
 	s.await(sweepTime)
 	return st
 }
 
-// await waits until the group is empty, for as long as the hold lasts and at
-// most limit, and reports whether it is. Members of the group need not be
-// children of this process, so that there is nothing to wait on but their being
-// there.
+// await waits until the group is empty and reports whether it is: at most limit,
+// and before the last kill only as long as the hold lasts. Members of the group
+// need not be children of this process, so that there is nothing to wait on but
+// their being there.
 func (s *supervisor) await(limit time.Duration) bool {
 	end := time.Now().Add(limit)
 	for s.process.groupAlive() {
-		d := s.hold.Deadline()
-		over := s.hold.Context().Err() != nil || !d.IsZero() && time.Until(d) <= 0
-		if over && !s.killed || !time.Now().Before(end) {
+		if !s.killed && s.over() || !time.Now().Before(end) {
 			return false
 		}
 		time.Sleep(sweepStep)
 	}
 	return true
+}
+
+// over reports whether the hold is.
+func (s *supervisor) over() bool {
+	d := s.hold.Deadline()
+	return s.hold.Context().Err() != nil || !d.IsZero() && time.Until(d) <= 0
 }
 
 func (s *supervisor) report(format string, args ...any) {
