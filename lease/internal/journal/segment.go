@@ -125,7 +125,7 @@ func (j *Journal) publishSegment(h fileHeader, size int64) error {
 		}
 	}
 	j.file, j.path, j.number, j.salt = f, path, h.number, h.salt
-	j.off, j.capacity = headerSize, size
+	j.off, j.capacity, j.zeroed = headerSize, size, headerSize
 	j.live.Add(segmentCost)
 	j.count.segments.Add(1)
 	return nil
