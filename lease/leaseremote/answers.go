@@ -117,7 +117,7 @@ func (s *session) settleCommandLocked(c *call, r *wire.Reply) {
 		}
 	case missing:
 		s.untrackLocked(c)
-		if c.hold != nil {
+		if c.do == wire.OpDetach && c.hold != nil {
 			s.noticesLocked(c.hold, lease.ErrSessionLost, "")
 		}
 	}
@@ -145,19 +145,18 @@ func (s *session) presumedLocked(c *call) (lease.Lease, bool) {
 	case !h.Deadline.IsZero() && !c.start.Before(h.Deadline):
 		return lease.Lease{}, false
 	}
-	l := lease.Lease{ID: h.ID, Holds: h.Holds}
-	if c.cmd.ID == "" {
-		l.Holds = slices.DeleteFunc(slices.Clone(h.Holds), func(x lease.Hold) bool { return x.Token != c.cmd.Token })
-	}
+	l := lease.Lease{ID: h.ID}
+	l.Holds = slices.DeleteFunc(slices.Clone(h.Holds), func(x lease.Hold) bool { return !c.about(h.ID, x) })
 	return l, true
 }
 
 // carriedOutLocked notes what a command did to the holds.
 func (s *session) carriedOutLocked(c *call, r *wire.Reply) {
-	h := s.holds[r.ID]
+	id := r.ID
 	if c.do == wire.OpCancel {
-		h = s.holds[c.cmd.ID]
+		id = c.cmd.ID
 	}
+	h := s.holds[id]
 	if h == nil {
 		return
 	}
@@ -170,37 +169,28 @@ func (s *session) carriedOutLocked(c *call, r *wire.Reply) {
 	case wire.OpCancel:
 		delete(s.holds, h.ID)
 	case wire.OpRelease:
-		if c.cmd.ID != "" {
-			delete(s.holds, h.ID)
-			return
-		}
-		s.endHoldLocked(h, r.Token)
+		s.forgetLocked(h, func(x lease.Hold) bool { return c.about(h.ID, x) })
 	}
 }
 
-// endHoldLocked forgets one key of a lease, and the lease with its last key.
-func (s *session) endHoldLocked(h *lease.Lease, t lease.Token) {
+// forgetLocked forgets the holds that a predicate picks, and the lease with its
+// last one.
+func (s *session) forgetLocked(h *lease.Lease, pick func(lease.Hold) bool) {
 	if len(h.Holds) > 1 {
 		// The callers have the same array: change a copy.
-		h.Holds = slices.DeleteFunc(slices.Clone(h.Holds), func(x lease.Hold) bool { return x.Token == t })
-		return
+		h.Holds = slices.DeleteFunc(slices.Clone(h.Holds), pick)
+	} else if len(h.Holds) == 1 && pick(h.Holds[0]) {
+		h.Holds = nil
 	}
-	if h.Token() == t {
+	if len(h.Holds) == 0 {
 		delete(s.holds, h.ID)
 	}
 }
 
-// untrackLocked forgets the hold that a command named, as far as it did.
+// untrackLocked forgets what a command was about.
 func (s *session) untrackLocked(c *call) {
-	if c.cmd.ID != "" {
-		delete(s.holds, c.cmd.ID)
-		return
-	}
-	for _, h := range s.holds {
-		if c.concerns(h) {
-			s.endHoldLocked(h, c.cmd.Token)
-			return
-		}
+	if h := s.holdOfLocked(c); h != nil {
+		s.forgetLocked(h, func(x lease.Hold) bool { return c.about(h.ID, x) })
 	}
 }
 
@@ -223,7 +213,7 @@ func (s *session) noticedLocked(l *link, r *wire.Reply) {
 		return
 	}
 	if h := s.holds[r.ID]; h != nil {
-		s.endHoldLocked(h, r.Token)
+		s.forgetLocked(h, func(x lease.Hold) bool { return x.Token == r.Token })
 	}
 	s.noticeLocked(r.Loss())
 }

@@ -87,6 +87,10 @@ func checkCommand(cmd *lease.Command) error {
 		return lease.Refuse("%s needs the id or the token of the hold", cmd.Verb)
 	case cmd.Token >= lease.MaxToken:
 		return lease.Refuse("token %d is not below 2^53 (MaxToken)", cmd.Token)
+	case cmd.Key != "":
+		if err := lease.CheckKey(cmd.Key); err != nil {
+			return err
+		}
 	}
 	return checkID("id", cmd.ID)
 }
@@ -123,15 +127,12 @@ func (c *call) leavesHold() bool {
 // ends reports whether the call, once carried out, leaves no hold behind.
 func (c *call) ends() bool { return c.do == wire.OpRelease || c.do == wire.OpCancel }
 
-// concerns reports whether the call names this hold.
-func (c *call) concerns(h *lease.Lease) bool {
-	if c.do == wire.OpAcquire {
-		return c.req.ID == h.ID
+// about reports whether a command is about a hold of the lease with this id.
+func (c *call) about(id string, x lease.Hold) bool {
+	if c.cmd.ID == "" {
+		return c.cmd.Token != 0 && x.Token == c.cmd.Token
 	}
-	if c.cmd.ID != "" {
-		return c.cmd.ID == h.ID
-	}
-	return c.cmd.Token != 0 && slices.ContainsFunc(h.Holds, func(x lease.Hold) bool { return x.Token == c.cmd.Token })
+	return c.cmd.ID == id && (c.cmd.Key == "" || c.cmd.Key == x.Key)
 }
 
 // key is the key to name in an error.
@@ -139,7 +140,7 @@ func (c *call) key() string {
 	if c.do == wire.OpAcquire && len(c.req.Keys) > 0 {
 		return c.req.Keys[0]
 	}
-	return ""
+	return c.cmd.Key
 }
 
 // fail makes an error about the call.

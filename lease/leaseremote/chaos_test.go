@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"regexp"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -206,10 +207,18 @@ func TestChaos(t *testing.T) {
 		seeds = 500
 	}
 	first := rand.Uint64()
+	if given := os.Getenv("LATCHKEY_SEED"); given != "" {
+		var err error
+		if first, err = strconv.ParseUint(given, 10, 64); err != nil {
+			t.Fatal(err)
+		}
+		seeds = 2
+	}
 	for i := range seeds {
 		seed := first + uint64(i)
 		restarts := i%2 == 1
 		var seen history.History
+		t.Logf("LATCHKEY_SEED=%d, restarts %v", seed, restarts)
 		bubble(t, func(t *testing.T) {
 			w := &world{}
 			w.run(t, seed, restarts, nil)

@@ -99,6 +99,35 @@ func TestLostRelease(t *testing.T) {
 	}
 }
 
+// A command may name one key of a hold: what its lost answer is taken for is that
+// key alone.
+func TestLostReleaseOfOneKey(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		b := newBroker(t, leaselocal.Options{})
+		u := open(t, b.connect(), lease.SessionOptions{})
+		l := u.ask(lease.Request{ID: "x", Keys: []string{"a", "b", "c"}}).ok()
+		for i, c := range []lease.Command{
+			{Verb: lease.Release, ID: "x", Key: "a"}, {Verb: lease.Release, Token: l.Holds[1].Token},
+		} {
+			b.once(cutThere, true, `"id":"x"`)
+			got := u.do(c).ok()
+			if len(got.Holds) != 1 || got.Holds[0] != l.Holds[i] {
+				t.Fatalf("released %+v, want %+v", got.Holds, l.Holds[i])
+			}
+			u.do(c).fails(lease.ErrNotHeld)
+		}
+		b.cut()
+		time.Sleep(time.Second)
+		if got := u.do(lease.Command{Verb: lease.Renew, ID: "x"}).ok(); len(got.Holds) != 1 || got.Holds[0].Key != "c" {
+			t.Fatalf("left %+v, want c", got.Holds)
+		}
+		if n := u.notices(); len(n) != 0 {
+			t.Fatalf("notices %+v", n)
+		}
+		u.do(lease.Command{Verb: lease.Release, ID: "x", Key: "\xff"}).fails(lease.ErrRefused)
+	})
+}
+
 // Renewals, detaches, cancels and pings are sent again and succeed.
 func TestLostCommands(t *testing.T) {
 	for _, verb := range []lease.Verb{lease.Ping, lease.Renew, lease.Detach, lease.Cancel} {

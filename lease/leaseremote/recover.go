@@ -302,12 +302,20 @@ func (s *session) loseCallLocked(c *call, ending map[*lease.Lease]bool) {
 	s.answerLocked(c, lease.Lease{}, c.fail(lease.ErrSessionLost, "the session ended, and the hold with it", nil))
 }
 
+// holdOfLocked returns the lease that a command is about, or nil when it is none
+// of this session.
 func (s *session) holdOfLocked(c *call) *lease.Lease {
+	is := func(h *lease.Lease) bool {
+		return h != nil && slices.ContainsFunc(h.Holds, func(x lease.Hold) bool { return c.about(h.ID, x) })
+	}
 	if c.cmd.ID != "" {
-		return s.holds[c.cmd.ID]
+		if h := s.holds[c.cmd.ID]; is(h) {
+			return h
+		}
+		return nil
 	}
 	for _, h := range s.holds {
-		if c.concerns(h) {
+		if is(h) {
 			return h
 		}
 	}
@@ -322,19 +330,15 @@ func (s *session) reconcileLocked(listed []lease.Lease) {
 	for i := range listed {
 		kept[listed[i].ID] = &listed[i]
 	}
-	wanted := make(map[string]bool)     // ids that a call without an answer is about
-	ending := make(map[string]bool)     // ids that are being released
-	spent := make(map[lease.Token]bool) // the same, by token
+	wanted := make(map[string]bool) // ids that a call without an answer is about
+	var ending []*call              // releases and cancels without an answer
 	for _, c := range s.calls {
 		switch {
 		case c.do == wire.OpAcquire:
 			wanted[c.req.ID] = true
 		case c.ends():
-			if c.cmd.ID != "" {
-				wanted[c.cmd.ID], ending[c.cmd.ID] = true, true
-			} else {
-				spent[c.cmd.Token] = true
-			}
+			ending = append(ending, c)
+			wanted[c.cmd.ID] = true
 			if h := s.holdOfLocked(c); h != nil {
 				was := *h // what follows changes it
 				c.hold = &was
@@ -343,18 +347,18 @@ func (s *session) reconcileLocked(listed []lease.Lease) {
 	}
 	now := time.Now()
 	for id, h := range s.holds {
-		s.compareLocked(h, kept[id], now, func(x lease.Hold) bool { return ending[id] || spent[x.Token] })
+		s.compareLocked(h, kept[id], now, ending)
 	}
-	for id, h := range kept {
-		if s.holds[id] == nil && !wanted[id] && !slices.ContainsFunc(h.Holds, func(x lease.Hold) bool { return spent[x.Token] }) {
+	for id := range kept {
+		if s.holds[id] == nil && !wanted[id] {
 			s.oursLocked(lease.Command{Verb: lease.Release, ID: id})
 		}
 	}
 }
 
 // compareLocked brings one hold up to date with the broker's list, in which it is
-// got, or nil when it is not there.
-func (s *session) compareLocked(h, got *lease.Lease, now time.Time, expected func(lease.Hold) bool) {
+// got, or nil when it is not there. Nobody wonders about what is being ended.
+func (s *session) compareLocked(h, got *lease.Lease, now time.Time, ending []*call) {
 	code, by := lease.ErrForced, "while the connection was broken"
 	if !h.Deadline.IsZero() && !now.Before(h.Deadline) {
 		code, by = lease.ErrExpired, ""
@@ -364,7 +368,7 @@ func (s *session) compareLocked(h, got *lease.Lease, now time.Time, expected fun
 		switch {
 		case got != nil && slices.Contains(got.Holds, x):
 			left = append(left, x)
-		case !expected(x):
+		case !slices.ContainsFunc(ending, func(c *call) bool { return c.about(h.ID, x) }):
 			s.noticeLocked(lease.Notice{ID: h.ID, Key: x.Key, Token: x.Token, Code: code, By: by})
 		}
 	}

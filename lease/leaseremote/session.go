@@ -169,7 +169,7 @@ func (s *session) admitLocked(c *call) error {
 	case c.do == wire.OpAcquire && c.req.ID == "":
 		c.req.ID = s.ids.next()
 	case c.do == wire.OpRelease:
-		c.mine = c.cmd.ID == "" || s.holds[c.cmd.ID] != nil
+		c.mine = c.cmd.ID == "" || s.holds[c.cmd.ID] != nil // a token is this session's
 	}
 	return nil
 }

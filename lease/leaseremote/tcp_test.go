@@ -82,7 +82,7 @@ func TestCutsOverTCP(t *testing.T) {
 		}
 		conns = nil
 	}
-	const callers, turns = 16, 60
+	const callers, turns = 8, 32
 	var inside sync.Mutex
 	var all sync.WaitGroup
 	for i := range callers {
