@@ -92,7 +92,10 @@ func (a *app) run(args []string) int {
 func (a *app) tellError(err error) {
 	if a.json {
 		frame := wire.Failure(0, "", err)
-		if lease.CodeOf(err) == lease.ErrInternal { // an error of this side; its text leaks nothing
+		switch { // errors of this side have no code, and their text leaks nothing
+		case errors.Is(err, errNoBroker):
+			frame.Code, frame.Reason = lease.ErrUnavailable, err.Error()
+		case frame.Code == lease.ErrInternal:
 			frame.Code, frame.Reason = lease.ErrRefused, err.Error()
 		}
 		a.frame(&frame)

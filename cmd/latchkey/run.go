@@ -41,8 +41,9 @@ The lock is renewed as long as the broker answers. When it does not, the
 command's process group gets SIGTERM up to 5 s before the lock can end, and
 SIGKILL when it does. A lock that an administrator takes away means SIGKILL at
 once. When the command ends, what it left running in its process group is
-stopped too, and then the lock is released. Only the token protects against a
-machine that stands still as a whole, and against a process that left the group.
+stopped too, and then the lock is released. A second process does all that should
+run itself be frozen or killed. Only the token protects against a machine that
+stands still as a whole, and against a process that left the group.
 
 A key that contains a comma is written with \, for it.`
 
@@ -54,12 +55,14 @@ type runOptions struct {
 func (a *app) runCommand() *cobra.Command {
 	var o runOptions
 	cmd := &cobra.Command{
-		Use:   "run KEY[,KEY...] -- COMMAND [ARG...]",
+		Use:   "run [flags] KEY[,KEY...] -- COMMAND [ARG...]",
 		Short: "run a command under a lock",
-		Long:  strings.TrimSpace(runHelp + "\n\n" + child.Missing),
+
+		DisableFlagsInUseLine: true,
+		Long:                  strings.TrimSpace(runHelp + "\n\n" + child.Missing),
 		Example: `  latchkey run deploy -- make deploy
   latchkey run --try nightly -- ./report.sh
-  latchkey run --max 3 gpu --wait 10m -- python train.py`,
+  latchkey run --max 3 --wait 10m gpu -- python train.py`,
 		Args: func(cmd *cobra.Command, args []string) error {
 			switch dash := cmd.ArgsLenAtDash(); {
 			case len(args) == 0 || dash == 0:

@@ -9,7 +9,6 @@ import (
 	"os"
 	"os/signal"
 	"strconv"
-	"sync"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -24,7 +23,7 @@ import (
 // long clients get of it to take their answers.
 const (
 	shutdownTime = 10 * time.Second
-	farewellTime = 5 * time.Second
+	farewellTime = 3 * time.Second
 )
 
 type serveOptions struct {
@@ -237,22 +236,32 @@ func (b *broker) shutdown(signals <-chan os.Signal) error {
 	b.closeListeners()
 	ctx, cancel := context.WithTimeout(context.Background(), farewellTime)
 	defer cancel()
-	var group sync.WaitGroup
-	var tcpErr, httpErr error
-	group.Go(func() { tcpErr = b.tcp.Shutdown(ctx) })
-	if b.http != nil {
-		group.Go(func() { httpErr = b.http.Close() })
-	}
-	// This is what answers the requests that wait, so the two above end.
+	ended := make(chan error, 2)
+	go func() { ended <- b.tcp.Shutdown(ctx) }()
+	go func() { ended <- b.closeHTTP() }()
+	// This is what answers the requests that wait, so the two above can end.
 	err := b.svc.Close()
-	group.Wait()
-	if tcpErr != nil || httpErr != nil {
-		b.log.Info("not every client took its last answer", "tcp", tcpErr, "http", httpErr)
+	for range cap(ended) {
+		select {
+		case e := <-ended:
+			if e != nil {
+				b.log.Info("a client did not take its last answer", "error", e)
+			}
+		case <-ctx.Done():
+			b.log.Info("a client kept its connection busy until the end")
+		}
 	}
 	if err != nil {
 		return fmt.Errorf("close the broker: %w", err)
 	}
 	return nil
+}
+
+func (b *broker) closeHTTP() error {
+	if b.http == nil {
+		return nil
+	}
+	return b.http.Close()
 }
 
 // hurry ends the process at once on another signal, or when the orderly end
