@@ -72,6 +72,9 @@ func embedded(g *ast.GenDecl, v *ast.ValueSpec) bool {
 // changeable says why a variable counts as one that can change, or nothing when it does not.
 func (t *tree) changeable(s *source, v *ast.ValueSpec, i int) string {
 	if i >= len(v.Values) {
+		if a, ok := v.Type.(*ast.ArrayType); ok && a.Len != nil && !v.Names[i].IsExported() {
+			return t.written(s, v.Names[i]) // a block of zeros
+		}
 		return "it starts empty, so something must fill it"
 	}
 	switch x := v.Values[i].(type) {
