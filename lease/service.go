@@ -108,7 +108,9 @@ type Session interface {
 // Caller is told how a request fares. The methods are called from the service's
 // loop and must not block.
 type Caller interface {
+	// Queued says that the request waits. It comes before Done, if at all.
 	Queued(q Queued)
+	// Done brings the outcome: a lease when err is nil.
 	Done(l Lease, err error)
 }
 
