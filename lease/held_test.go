@@ -309,7 +309,8 @@ func TestForeverEndsWithTheSession(t *testing.T) {
 }
 
 // A process that stood still and wakes past the deadline is told the truth before
-// any of its timers ran: by Err, and by the context.
+// any of its timers ran: by Err, and by the context (lockd gap 15: a deadline of
+// the runtime may come late, so the holder looks at its own).
 func TestFrozenHolderSeesItsLoss(t *testing.T) {
 	for name, look := range map[string]func(h *lease.Held) bool{
 		"err":     func(h *lease.Held) bool { return errors.Is(h.Err(), lease.ErrExpired) },
