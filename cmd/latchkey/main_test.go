@@ -142,10 +142,16 @@ func finish(t *testing.T, cmd *exec.Cmd) result {
 // one ended it.
 func waitFor(t *testing.T, cmd *exec.Cmd) int {
 	t.Helper()
-	limit := time.AfterFunc(30*time.Second, func() { _ = cmd.Process.Kill() })
+	return waitWithin(t, cmd, 30*time.Second)
+}
+
+// waitWithin is waitFor for what takes another time.
+func waitWithin(t *testing.T, cmd *exec.Cmd, limit time.Duration) int {
+	t.Helper()
+	kill := time.AfterFunc(limit, func() { _ = cmd.Process.Kill() })
 	err := cmd.Wait()
-	if !limit.Stop() {
-		t.Errorf("%v: still running after 30 s", cmd.Args)
+	if !kill.Stop() {
+		t.Errorf("%v: still running after %v", cmd.Args, limit)
 	}
 	if exit, ok := errors.AsType[*exec.ExitError](err); ok {
 		if ws, ok := exit.Sys().(syscall.WaitStatus); ok && ws.Signaled() {

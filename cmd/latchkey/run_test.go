@@ -77,13 +77,22 @@ const family = `
 
 const loop = `while :; do sleep 0.02; done`
 
+// Sixteen shells count in one file under one lock, and lose nothing. Meanwhile
+// ls and the status page show who holds the lock and who waits for it.
 func TestRunIsExclusive(t *testing.T) {
-	b := startBroker(t)
+	b := startBroker(t, "--http", "127.0.0.1:0")
 	file := filepath.Join(t.TempDir(), "counter")
 	if err := os.WriteFile(file, []byte("0\n"), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	const shells, times = 16, 3
+	const shells = 16
+	times := 3
+	if os.Getenv("LATCHKEY_SOAK") != "" {
+		times = 50
+	}
+	// Until everybody has been seen, somebody else holds the lock.
+	first := b.begin(nil, "counter", `touch $DIR/ready; until [ -e $DIR/end ]; do sleep 0.02; done`)
+	first.awaitReady(t)
 	cmds := make([]*exec.Cmd, shells)
 	for i := range cmds {
 		cmds[i] = b.command()
@@ -93,8 +102,21 @@ func TestRunIsExclusive(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	eventually(t, "ls shows the holder and those who wait", func() bool {
+		out := b.run("ls").out
+		return strings.Contains(out, fmt.Sprintf("pid %d", first.Process.Pid)) && strings.Contains(out, fmt.Sprintf("… and %d more", shells-fewWaiters))
+	})
+	page := b.fetchPage()
+	for _, text := range []string{"counter</span>", fmt.Sprintf("%d waiting", shells), ">holds<", fmt.Sprintf("pid %d", first.Process.Pid), ">1st<"} {
+		if !strings.Contains(page, text) {
+			t.Errorf("the page does not show %s", text)
+		}
+	}
+	if err := os.WriteFile(first.file("end"), nil, 0o644); err != nil {
+		t.Fatal(err)
+	}
 	for _, cmd := range cmds {
-		if code := waitFor(t, cmd); code != 0 {
+		if code := waitWithin(t, cmd, time.Duration(times)*10*time.Second); code != 0 {
 			t.Errorf("a shell ended with %d", code)
 		}
 	}

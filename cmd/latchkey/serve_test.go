@@ -148,14 +148,38 @@ func TestServeSecondSignal(t *testing.T) {
 	}
 }
 
+// web is the address, host and port, of a broker's status page.
+func (b *testBroker) web() string {
+	b.t.Helper()
+	_, rest, ok := strings.Cut(b.out.String(), "http://")
+	if !ok {
+		b.t.Fatalf("no http address in %q", b.out)
+	}
+	addr, _, _ := strings.Cut(rest, "/")
+	return addr
+}
+
+// fetchPage reads the status page.
+func (b *testBroker) fetchPage() string {
+	b.t.Helper()
+	client := http.Client{Timeout: 10 * time.Second}
+	defer client.CloseIdleConnections()
+	resp, err := client.Get("http://" + b.web() + "/")
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	text, err := io.ReadAll(resp.Body)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	return string(text)
+}
+
 // halfRequest sends the first part of an HTTP request.
 func halfRequest(t *testing.T, b *testBroker) net.Conn {
 	t.Helper()
-	_, rest, ok := strings.Cut(b.out.String(), "http://")
-	if !ok {
-		t.Fatalf("no http address in %q", b.out)
-	}
-	addr, _, _ := strings.Cut(rest, "/")
+	addr := b.web()
 	conn, err := net.Dial("tcp", addr)
 	if err != nil {
 		t.Fatal(err)
