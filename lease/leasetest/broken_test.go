@@ -36,6 +36,7 @@ type defect struct {
 	restart bool // comes back with nothing
 }
 
+// defects are run by the suite, and so inside a synctest bubble.
 func defects() []defect {
 	return []defect{
 		{name: "one token for all", caught: []string{"tokens/RisePerKey", "tokens/AcrossKeys", "many/SortedHolds", "client/DoTakesTurns"},
