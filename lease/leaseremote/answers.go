@@ -8,8 +8,64 @@ import (
 	"github.com/latchkey-go/latchkey/lease"
 )
 
-// frame takes one frame of the broker. See owner.
-func (s *session) frame(l *link, r *wire.Reply) {
+// take takes one frame of the broker. See owner.
+func (s *session) take(l *link, frame []byte) error {
+	if wire.ScanGrant(frame, &s.seen) && s.takeGrant(l, &s.seen) {
+		return nil
+	}
+	if err := wire.DecodeReply(frame, &s.reply); err != nil {
+		return err
+	}
+	s.takeReply(l, &s.reply)
+	return nil
+}
+
+// takeGrant takes the answer to an acquire or a release of one key if nothing is
+// special about it: what it names is known, so that nothing is copied. False
+// leaves it to takeReply.
+func (s *session) takeGrant(l *link, g *wire.Grant) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	c := s.calls[g.N]
+	if s.over || s.leaving || s.link != l || c == nil {
+		return false
+	}
+	switch c.do {
+	case wire.OpAcquire:
+		if len(c.req.Keys) != 1 || c.req.Keys[0] != string(g.Key) || c.req.ID != string(g.ID) {
+			return false
+		}
+		h := &held{one: [1]lease.Hold{{Key: c.req.Keys[0], Token: g.Token}}}
+		h.lease = lease.Lease{ID: c.req.ID, Holds: h.one[:], TTL: g.TTL, Waited: g.Waited, Detached: g.Detached}
+		if g.TTL != lease.Forever {
+			h.lease.Deadline = c.sent.Add(g.Elapsed + g.Remaining)
+		}
+		s.holds[c.req.ID] = &h.lease
+		s.dropLocked(c)
+		s.answerLocked(c, h.lease, nil)
+	case wire.OpRelease:
+		h := s.holds[c.cmd.ID]
+		if h == nil || c.cmd.ID != string(g.ID) || len(h.Holds) != 1 || h.Holds[0].Token != g.Token {
+			return false
+		}
+		delete(s.holds, h.ID)
+		s.dropLocked(c)
+		s.answerLocked(c, lease.Lease{ID: h.ID, Holds: h.Holds}, nil)
+	default:
+		return false
+	}
+	s.heard = true
+	return true
+}
+
+// held is a lease of one key in one piece.
+type held struct {
+	lease lease.Lease
+	one   [1]lease.Hold // where lease.Holds points
+}
+
+// takeReply takes any frame.
+func (s *session) takeReply(l *link, r *wire.Reply) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.over || s.link != l {

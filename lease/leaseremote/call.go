@@ -30,9 +30,25 @@ type call struct {
 	oneKey [1]string    // where req.Keys points for a single key
 }
 
+// newCall returns a call that is not in use.
+func (v *Service) newCall() *call {
+	if c, ok := v.idle.Get().(*call); ok {
+		return c
+	}
+	return new(call)
+}
+
+// recycle takes back a call whose outcome was told. Nothing points to it then:
+// what is unanswered is in session.calls, what is answered in session.ready.
+func (v *Service) recycle(c *call) {
+	*c = call{}
+	v.idle.Put(c)
+}
+
 // newAcquire makes the call of a request. The caller's slices are not kept.
-func newAcquire(r lease.Request, who lease.Caller) *call {
-	c := &call{do: wire.OpAcquire, req: r, caller: who}
+func (v *Service) newAcquire(r *lease.Request, who lease.Caller) *call {
+	c := v.newCall()
+	c.do, c.req, c.caller = wire.OpAcquire, *r, who
 	if len(r.Keys) == 1 {
 		c.oneKey[0] = r.Keys[0]
 		c.req.Keys = c.oneKey[:]
@@ -43,8 +59,9 @@ func newAcquire(r lease.Request, who lease.Caller) *call {
 	return c
 }
 
-func newCommand(cmd lease.Command, done func(lease.Lease, error)) *call {
-	c := &call{cmd: cmd, done: done}
+func (v *Service) newCommand(cmd *lease.Command, done func(lease.Lease, error)) *call {
+	c := v.newCall()
+	c.cmd, c.done = *cmd, done
 	switch cmd.Verb {
 	case lease.Ping:
 		c.do = wire.OpPing
@@ -95,23 +112,23 @@ func checkCommand(cmd *lease.Command) error {
 	return checkID("id", cmd.ID)
 }
 
-// frame returns what is sent now. Durations that count from the start of the
+// frame sets q to what is sent now. Durations that count from the start of the
 // call are those that are left.
-func (c *call) frame(now time.Time) wire.Request {
+func (c *call) frame(q *wire.Request, now time.Time) {
 	switch c.do {
 	case wire.OpAcquire:
-		q := wire.Acquire(c.n, &c.req)
+		*q = wire.Acquire(c.n, &c.req)
 		if age := now.Sub(c.start); age >= time.Millisecond {
 			q.Waited = min(c.req.Waited+age, lease.MaxWait)
 			if q.Wait > 0 {
 				q.Wait = max(q.Wait-age, time.Millisecond)
 			}
 		}
-		return q
 	case wire.OpClose:
-		return wire.Request{N: c.n, Do: wire.OpClose}
+		*q = wire.Request{N: c.n, Do: wire.OpClose}
+	default:
+		*q = wire.Command(c.n, &c.cmd)
 	}
-	return wire.Command(c.n, &c.cmd)
 }
 
 // waits reports whether the call may wait for its turn, and so for a broker

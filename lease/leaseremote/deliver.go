@@ -1,6 +1,10 @@
 package leaseremote
 
-import "github.com/latchkey-go/latchkey/lease"
+import (
+	"runtime"
+
+	"github.com/latchkey-go/latchkey/lease"
+)
 
 // outcome is one callback that is due.
 type outcome struct {
@@ -29,6 +33,9 @@ func (o *outcome) tell(notify func(lease.Notice)) {
 	}
 }
 
+// last reports whether this was the last callback of a call.
+func (o *outcome) last() bool { return o.queued == nil && o.notice == nil && o.after == nil }
+
 // deliver runs the callbacks that are due, in order, one at a time: whoever
 // finds nobody at it does it for all, a callback that makes a call included.
 // What callbacks send is written together afterwards.
@@ -43,13 +50,19 @@ func (s *session) deliver() {
 	if l != nil {
 		l.cork()
 	}
+	told := 0
 	for len(s.ready) > 0 {
 		batch := s.ready
+		told += len(batch)
 		s.ready, s.spare = s.spare[:0], nil
 		s.mu.Unlock()
 		for i := range batch {
-			batch[i].tell(s.opts.Notify)
-			batch[i] = outcome{}
+			o := &batch[i]
+			o.tell(s.opts.Notify)
+			if o.last() {
+				s.svc.recycle(o.call)
+			}
+			*o = outcome{}
 		}
 		s.mu.Lock()
 		if cap(batch) <= keptOutcomes {
@@ -58,9 +71,15 @@ func (s *session) deliver() {
 	}
 	s.delivering = false
 	s.mu.Unlock()
-	if l != nil {
-		l.uncork()
+	if l == nil {
+		return
 	}
+	if told > 1 {
+		// Those who were woken are about to ask for more: let them append first,
+		// so that it goes out in one write.
+		runtime.Gosched()
+	}
+	l.uncork()
 }
 
 // keptOutcomes bounds the memory that a burst leaves behind.

@@ -6,8 +6,6 @@ import (
 	"log/slog"
 	"math/rand/v2"
 	"time"
-
-	"github.com/latchkey-go/latchkey/internal/wire"
 )
 
 // Pauses between attempts to connect, and what a connection must live for the
@@ -28,8 +26,9 @@ type owner interface {
 	// greet makes a connection that has exchanged hellos ready for use. It may
 	// wait; ctx bounds it.
 	greet(ctx context.Context, l *link) error
-	// frame takes one frame. The reply is reused after it returns.
-	frame(l *link, r *wire.Reply)
+	// take takes one frame, which is only valid until it returns. An error breaks
+	// the connection.
+	take(l *link, frame []byte) error
 	// pause is called when no frame is left to take without waiting.
 	pause(l *link)
 	// cut says that the connection broke and whether to make another. While
@@ -71,12 +70,14 @@ func (k *keeper) run(ctx context.Context, l *link) {
 
 // read takes frames until the connection breaks.
 func (k *keeper) read(l *link) error {
-	var r wire.Reply
 	for {
-		if err := l.next(&r); err != nil {
+		frame, err := l.next()
+		if err != nil {
 			return err
 		}
-		k.owner.frame(l, &r)
+		if err := k.owner.take(l, frame); err != nil {
+			return err
+		}
 		if !l.in.Ready() {
 			k.owner.pause(l)
 		}

@@ -67,17 +67,14 @@ func (l *link) unsent() int {
 	return len(l.out)
 }
 
-// next reads one frame. The reply is the caller's to reuse.
-func (l *link) next(r *wire.Reply) error {
+// next reads one frame. It is valid until the next call.
+func (l *link) next() ([]byte, error) {
 	line, err := l.in.Next()
 	if err == wire.ErrTooLong {
-		return &lease.Error{Code: lease.ErrProtocol,
+		return nil, &lease.Error{Code: lease.ErrProtocol,
 			Reason: fmt.Sprintf("the broker sent a frame of more than %d bytes", wire.MaxReply)}
 	}
-	if err != nil {
-		return err
-	}
-	return wire.DecodeReply(line, r)
+	return line, err
 }
 
 // cork makes append leave the writing to uncork.

@@ -154,7 +154,7 @@ func (s *session) sendAgainLocked(fresh bool) {
 			// A grant that nobody was told of would be in the way until its ttl.
 			s.oursLocked(lease.Command{Verb: lease.Release, ID: c.req.ID})
 		}
-		if _, err := s.sendLocked(c); err != nil {
+		if _, err := s.sendLocked(c, time.Now()); err != nil {
 			s.answerLocked(c, lease.Lease{}, c.name(err)) // cannot be: it was sent before
 		}
 	}

@@ -40,6 +40,7 @@ type Service struct {
 	stop context.CancelFunc
 	side *side
 	kept sync.WaitGroup // the keepers
+	idle sync.Pool      // *call, for reuse
 
 	mu       sync.Mutex // guards what follows
 	closed   bool
@@ -244,7 +245,11 @@ func (l *link) ask(ctx context.Context, req *wire.Request, take func(*wire.Reply
 		return r, err
 	}
 	for {
-		if err := l.next(&r); err != nil {
+		line, err := l.next()
+		if err != nil {
+			return r, err
+		}
+		if err := wire.DecodeReply(line, &r); err != nil {
 			return r, err
 		}
 		switch {

@@ -33,6 +33,8 @@ type session struct {
 	until  atomic.Int64 // Deadline, in nanoseconds since birth; 0: none
 	ctx    context.Context
 	cancel context.CancelFunc
+	seen   wire.Grant // of the keeper: the frame in hand
+	reply  wire.Reply // the same
 
 	mu     sync.Mutex // guards what follows; taken before a link's
 	opened bool
@@ -110,14 +112,14 @@ func (s *session) Leases() []lease.Lease { return s.leases }
 
 // Acquire: see lease.Session.
 func (s *session) Acquire(r lease.Request, who lease.Caller) {
-	c := newAcquire(r, who)
+	c := s.svc.newAcquire(&r, who)
 	s.submit(c, c.req.Normalize())
 }
 
 // Do: see lease.Session.
 func (s *session) Do(cmd lease.Command, done func(lease.Lease, error)) {
 	err := checkCommand(&cmd)
-	s.submit(newCommand(cmd, done), err)
+	s.submit(s.svc.newCommand(&cmd, done), err)
 }
 
 // submit sends a call, keeps it for the next connection, or answers it at once.
@@ -132,7 +134,7 @@ func (s *session) submit(c *call, err error) {
 	case err != nil:
 	case s.link == nil && s.settledByCancelLocked(c):
 	default:
-		flush, err = s.sendLocked(c)
+		flush, err = s.sendLocked(c, c.start)
 	}
 	if err != nil {
 		s.answerLocked(c, lease.Lease{}, c.name(err))
@@ -174,8 +176,9 @@ func (s *session) admitLocked(c *call) error {
 	return nil
 }
 
-// sendLocked registers a call and appends its frame if there is a connection.
-func (s *session) sendLocked(c *call) (flush bool, err error) {
+// sendLocked registers a call and appends its frame if there is a connection. now
+// must not be later than that.
+func (s *session) sendLocked(c *call, now time.Time) (flush bool, err error) {
 	if c.n == 0 {
 		s.lastN++
 		c.n = s.lastN
@@ -185,9 +188,8 @@ func (s *session) sendLocked(c *call) (flush bool, err error) {
 		s.armLocked(s.dueLocked(c))
 		return false, nil
 	}
-	now := time.Now()
-	s.frame0 = c.frame(now)
-	c.sent = now // before the frame can be written
+	c.frame(&s.frame0, now)
+	c.sent = now
 	if flush, err = s.link.append(&s.frame0); err != nil {
 		delete(s.calls, c.n)
 	}
@@ -213,10 +215,10 @@ func (s *session) settledByCancelLocked(cancel *call) bool {
 
 // oursLocked makes a call that nobody waits for.
 func (s *session) oursLocked(cmd lease.Command) (flush bool) {
-	c := newCommand(cmd, nil)
+	c := s.svc.newCommand(&cmd, nil)
 	c.ours = true
 	c.start = time.Now()
-	flush, _ = s.sendLocked(c) // the frame is short
+	flush, _ = s.sendLocked(c, c.start) // the frame is short
 	return flush
 }
 
@@ -282,7 +284,7 @@ func (s *session) Close(done func(error)) {
 		s.endLocked(nil) // there is no session to say goodbye to
 	} else {
 		c := &call{do: wire.OpClose, start: time.Now(), ours: true}
-		flush, _ = s.sendLocked(c)
+		flush, _ = s.sendLocked(c, c.start)
 	}
 	l := s.link
 	s.mu.Unlock()

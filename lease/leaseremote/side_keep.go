@@ -48,8 +48,12 @@ func (d *side) greet(_ context.Context, l *link) error {
 	return nil
 }
 
-// frame takes one frame of the broker. See owner.
-func (d *side) frame(l *link, r *wire.Reply) {
+// take takes one frame of the broker. See owner.
+func (d *side) take(l *link, frame []byte) error {
+	r := new(wire.Reply) // its parts go to the callers
+	if err := wire.DecodeReply(frame, r); err != nil {
+		return err
+	}
 	d.lock.Lock()
 	defer d.lock.Unlock()
 	switch {
@@ -65,6 +69,7 @@ func (d *side) frame(l *link, r *wire.Reply) {
 			d.settleLocked(l, a, r)
 		}
 	}
+	return nil
 }
 
 func (d *side) tellLocked(w *watch, e lease.Event) {

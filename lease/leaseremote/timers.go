@@ -34,10 +34,10 @@ func (s *session) ping() {
 	flush := false
 	switch {
 	case s.probe == nil:
-		s.probe = newCommand(lease.Command{Verb: lease.Ping}, nil)
+		s.probe = s.svc.newCommand(&lease.Command{Verb: lease.Ping}, nil)
 		s.probe.ours = true
 		s.probe.start = time.Now()
-		flush, _ = s.sendLocked(s.probe) // the frame is short
+		flush, _ = s.sendLocked(s.probe, s.probe.start) // the frame is short
 	case !s.heard || time.Since(s.probe.sent) >= s.grace:
 		l.fail(errSilent)
 	}
