@@ -250,14 +250,13 @@ func (s *session) untrackLocked(c *call) {
 	}
 }
 
-// cancelParkedLocked answers a request that was sent back by a closing broker
-// and is cancelled before it could be sent to the next one.
+// cancelParkedLocked answers a request, with its repeats, that was sent back by a
+// closing broker and is cancelled before it could be sent to the next one.
 func (s *session) cancelParkedLocked(id string) {
 	for _, c := range s.calls {
 		if c.parked && c.req.ID == id {
 			s.dropLocked(c)
 			s.answerLocked(c, lease.Lease{}, c.fail(lease.ErrCancelled, "", nil))
-			return
 		}
 	}
 }

@@ -146,7 +146,7 @@ func TestLostCommands(t *testing.T) {
 }
 
 // A cancel during a cut leaves nothing behind, whether the broker knows the
-// request or not.
+// request or not, or knows it and not a repeat of it.
 func TestCancelDuringCut(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		b := newBroker(t, leaselocal.Options{})
@@ -160,13 +160,17 @@ func TestCancelDuringCut(t *testing.T) {
 		synctest.Wait()
 		unknown := c.ask(lease.Request{ID: "unknown", Keys: []string{"k"}})
 		unknown.pending()
+		repeat := c.ask(lease.Request{ID: "unknown", Keys: []string{"k"}})
 		c.do(lease.Command{Verb: lease.Cancel, ID: "unknown"}).ok()
 		unknown.fails(lease.ErrCancelled)
+		repeat.fails(lease.ErrCancelled)
+		repeat = c.ask(lease.Request{ID: "known", Keys: []string{"k"}})
 		cancel := c.do(lease.Command{Verb: lease.Cancel, ID: "known"})
 		cancel.pending()
 		b.refuse(nil)
 		cancel.ok()
 		known.fails(lease.ErrCancelled)
+		repeat.fails(lease.ErrCancelled)
 		if n := b.waiters("k"); n != 0 {
 			t.Fatalf("%d wait, want none", n)
 		}

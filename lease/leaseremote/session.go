@@ -196,21 +196,31 @@ func (s *session) sendLocked(c *call, now time.Time) (flush bool, err error) {
 	return flush, err
 }
 
-// settledByCancelLocked answers a cancel, and the request that it is for, when
-// the broker has never seen that.
+// settledByCancelLocked answers a cancel, and the request that it is for with all
+// its repeats, when the broker has never seen any of them.
 func (s *session) settledByCancelLocked(cancel *call) bool {
 	if cancel.do != wire.OpCancel {
 		return false
 	}
+	var unseen []*call
 	for _, c := range s.calls {
-		if c.do == wire.OpAcquire && c.req.ID == cancel.cmd.ID && c.sent.IsZero() {
-			s.dropLocked(c)
-			s.answerLocked(c, lease.Lease{}, c.fail(lease.ErrCancelled, "", nil))
-			s.answerLocked(cancel, lease.Lease{ID: c.req.ID}, nil)
-			return true
+		if c.do != wire.OpAcquire || c.req.ID != cancel.cmd.ID {
+			continue
 		}
+		if !c.sent.IsZero() {
+			return false // the broker must be asked
+		}
+		unseen = append(unseen, c)
 	}
-	return false
+	for _, c := range unseen {
+		s.dropLocked(c)
+		s.answerLocked(c, lease.Lease{}, c.fail(lease.ErrCancelled, "", nil))
+	}
+	if len(unseen) == 0 {
+		return false
+	}
+	s.answerLocked(cancel, lease.Lease{ID: cancel.cmd.ID}, nil)
+	return true
 }
 
 // oursLocked makes a call that nobody waits for.
