@@ -65,6 +65,7 @@ type link struct {
 	lost    bool          // the service ended it; guarded by Client.mu
 	over    chan struct{} // closed when it is lost
 	pulse   *time.Timer   // pings the session when nobody else does; nil without a deadline
+	pinging atomic.Bool   // such a ping is unanswered
 }
 
 // Connect opens a session on svc. The context bounds the opening only. Closing

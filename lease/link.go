@@ -67,9 +67,8 @@ func (c *Client) open(ctx context.Context) (*link, error) {
 	return k, nil
 }
 
-// watchLocked pings a session that must show signs of life when nobody else
-// does. A remote session pings by itself, so that less than half of its time is
-// never left while the link is sound, and this timer then only looks.
+// watchLocked looks after a session that must show signs of life: one timer for
+// all that is held through it.
 func (c *Client) watchLocked(k *link) {
 	deadline := k.session.Deadline()
 	if deadline.IsZero() {
@@ -79,14 +78,28 @@ func (c *Client) watchLocked(k *link) {
 	k.pulse = time.AfterFunc(span/2, func() { c.pulse(k, span) })
 }
 
+// pulse pings a session when nobody else does, and ends its holds when the
+// deadline passed. A remote session pings by itself, so that more than half of
+// its time is left while the link is sound, and this timer then only looks.
 func (c *Client) pulse(k *link, span time.Duration) {
 	left := time.Until(k.session.Deadline())
-	if left > span/2 {
+	switch {
+	case left > span/2:
 		c.again(k, left-span/2)
 		return
+	case left <= 0:
+		c.mu.Lock()
+		holds := c.holdsLocked(func(h *Held) bool { return h.dependsOn(k) })
+		c.mu.Unlock()
+		for _, h := range holds {
+			_ = h.Err() // it sees the deadline, and ends
+		}
+		left = span
 	}
-	k.session.Do(Command{Verb: Ping}, func(Lease, error) {})
-	c.again(k, max(span/6, time.Millisecond))
+	if !k.pinging.Swap(true) { // one at a time: a broken link owes no answers
+		k.session.Do(Command{Verb: Ping}, func(Lease, error) { k.pinging.Store(false) })
+	}
+	c.again(k, max(min(left, span/6), time.Millisecond))
 }
 
 // again sets the pulse timer unless the session is over.

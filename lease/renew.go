@@ -33,10 +33,14 @@ func (h *Held) stopLocked() {
 	}
 }
 
-// armLocked sets the timer to the next thing to do: the deadline, the next
-// renewal, or the moment from which the one in flight is late.
+// armLocked sets the timer to the next thing to do: the lease's own deadline, the
+// next renewal, or the moment from which the one in flight is late. The session's
+// deadline moves with every ping and is watched once for all holds; see pulse.
 func (h *Held) armLocked(now time.Time) {
-	next := SafeUntil(h.lease, h.link.session)
+	next := h.lease.Deadline
+	if !next.IsZero() {
+		next = next.Add(-Margin(h.lease.TTL))
+	}
 	consider := func(t time.Time) {
 		if !t.IsZero() && (next.IsZero() || t.Before(next)) {
 			next = t
