@@ -89,13 +89,19 @@ func (a *app) list(ctx context.Context, svc lease.Service, q lease.Query, o list
 	}
 }
 
+// listing prints a page as the protocol has it; without keys it still has the
+// field.
+func (a *app) listing(l lease.Listing) {
+	if l.Keys == nil {
+		l.Keys = []lease.KeyInfo{}
+	}
+	frame := wire.Listed(0, &l)
+	a.frame(&frame)
+}
+
 func (a *app) showPage(l lease.Listing, o listOptions, first bool) error {
 	if a.json {
-		if l.Keys == nil {
-			l.Keys = []lease.KeyInfo{}
-		}
-		frame := wire.Listed(0, &l)
-		a.frame(&frame)
+		a.listing(l)
 		return nil
 	}
 	if len(l.Keys) == 0 {

@@ -7,7 +7,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/latchkey-go/latchkey/internal/wire"
 	"github.com/latchkey-go/latchkey/lease"
 )
 
@@ -35,11 +34,7 @@ and everyone who waits for it, in order. The exit status is 0 for a free key too
 
 func (a *app) show(key string, l lease.Listing) error {
 	if a.json {
-		if l.Keys == nil {
-			l.Keys = []lease.KeyInfo{}
-		}
-		frame := wire.Listed(0, &l)
-		a.frame(&frame)
+		a.listing(l)
 		return nil
 	}
 	if len(l.Keys) == 0 {
