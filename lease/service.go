@@ -58,6 +58,11 @@ type SessionOptions struct {
 
 	// Notify is told of losses. It must not block. May be nil.
 	Notify func(Notice)
+
+	// Settled is called after callbacks of the session, when no more are due for
+	// now: there a front end sends what they brought in one go. It must not
+	// block. May be nil.
+	Settled func()
 }
 
 // Notice tells a session that a hold was lost, or with an empty ID that the

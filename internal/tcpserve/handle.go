@@ -201,7 +201,7 @@ func (c *conn) open(ctx context.Context, received time.Time) error {
 	c.leave(nil)
 	c.sess = nil
 	c.lost.Store(false)
-	o.Notify = c.notify
+	o.Notify, o.Settled = c.notify, c.out.settled
 	sess, err := c.srv.svc.Open(ctx, o)
 	if err != nil {
 		return err

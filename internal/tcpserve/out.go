@@ -6,6 +6,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/latchkey-go/latchkey/internal/trywrite"
 	"github.com/latchkey-go/latchkey/internal/wire"
 	"github.com/latchkey-go/latchkey/lease"
 )
@@ -23,7 +24,8 @@ var errUnsent = errors.New("the client does not read what it is sent (MaxUnsent)
 // outbox is what a connection has to send, and what it still has to answer.
 type outbox struct {
 	nc   net.Conn
-	wake chan struct{} // tells the writer to look
+	try  *trywrite.Writer // nil where a write cannot be tried without waiting
+	wake chan struct{}    // tells the writer to look
 
 	mu      sync.Mutex // guards what follows
 	drained sync.Cond  // signalled when a write is done
@@ -50,6 +52,7 @@ type settler struct {
 
 func (o *outbox) init(nc net.Conn) {
 	o.nc = nc
+	o.try = trywrite.New(nc)
 	o.wake = make(chan struct{}, 1)
 	o.drained.L = &o.mu
 }
@@ -69,6 +72,33 @@ func (o *outbox) append(r *wire.Reply) {
 	}
 }
 
+// brought queues a frame that a callback of the session brought. The mutex is
+// held, and settled follows.
+func (o *outbox) brought(r *wire.Reply) {
+	if o.try == nil {
+		o.append(r)
+	} else if o.err == nil {
+		o.buf = wire.AppendReply(o.buf, r)
+		o.bound()
+	}
+}
+
+// settled writes what callbacks brought, as far as that needs no waiting: it
+// runs in the service's loop, or in the reader of another connection. To write
+// here instead of waking the writer saves a switch on the way of every hand-over.
+func (o *outbox) settled() {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.try == nil || o.held || o.busy || o.err != nil || len(o.buf) == 0 {
+		return // somebody else writes, or will
+	}
+	n := o.try.Write(o.buf)
+	o.buf = append(o.buf[:0], o.buf[n:]...)
+	if len(o.buf) > 0 {
+		o.rouse()
+	}
+}
+
 // addRaw queues frames that are encoded already.
 func (o *outbox) addRaw(frames []byte) {
 	o.mu.Lock()
@@ -80,13 +110,19 @@ func (o *outbox) addRaw(frames []byte) {
 }
 
 func (o *outbox) appended() {
-	if len(o.buf)+o.flying > lease.MaxUnsent {
-		o.fail(errUnsent)
-		return
-	}
-	if !o.held && !o.busy {
+	if o.bound() && !o.held && !o.busy {
 		o.rouse()
 	}
+}
+
+// bound ends a connection that has too much to be sent, and reports whether it
+// goes on.
+func (o *outbox) bound() bool {
+	if len(o.buf)+o.flying > lease.MaxUnsent {
+		o.fail(errUnsent)
+		return false
+	}
+	return true
 }
 
 func (o *outbox) rouse() {
@@ -246,7 +282,7 @@ func (o *outbox) begin(waits bool) error {
 func (o *outbox) answer(r *wire.Reply, waited bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	o.append(r)
+	o.brought(r)
 	o.unanswered--
 	if waited {
 		o.waiting--
@@ -260,7 +296,7 @@ func (o *outbox) answer(r *wire.Reply, waited bool) {
 func (o *outbox) queued(r *wire.Reply) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	o.append(r)
+	o.brought(r)
 	o.waiting++
 	if len(o.settlers) > 0 {
 		o.settle()

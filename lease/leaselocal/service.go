@@ -201,8 +201,11 @@ func (o *op) refuse(err error) {
 		o.caller.Done(lease.Lease{}, err)
 	case o.reply != nil:
 		o.reply(lease.Lease{}, err)
-	case o.do != nil:
-		// The rest wait on a channel of their own and see that the service ended.
+	default:
+		return // the rest wait on a channel of their own and see that the service ended
+	}
+	if o.sess != nil && o.sess.settle != nil {
+		o.sess.settle()
 	}
 }
 
@@ -231,6 +234,11 @@ func (s *Service) deliver(failed error) {
 			if failed == nil {
 				s.tell(f.More.(lease.Event))
 			}
+		}
+	}
+	for _, sess := range s.engine.Out().Told {
+		if settled := sess.Settled(); settled != nil {
+			settled()
 		}
 	}
 	s.engine.Out().Reset()

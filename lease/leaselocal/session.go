@@ -18,6 +18,7 @@ type session struct {
 	id     string
 	grace  time.Duration
 	leases []lease.Lease
+	settle func()       // what the session wants called after its callbacks, or nil
 	alive  atomic.Int64 // when the last answered sign of life was sent, since svc.started
 }
 
@@ -27,7 +28,7 @@ func (s *Service) Open(ctx context.Context, o lease.SessionOptions) (lease.Sessi
 		err.(*lease.Error).Op = "open"
 		return nil, err
 	}
-	sess := &session{svc: s, id: o.Resume}
+	sess := &session{svc: s, id: o.Resume, settle: o.Settled}
 	if sess.id == "" {
 		sess.id = rand.Text()
 	}
@@ -53,7 +54,7 @@ func (c *session) open(o lease.SessionOptions) (err error) {
 		c.engine, c.epoch, err = e.Open(c.id, o)
 	} else {
 		var held []engine.Effect
-		c.engine, c.epoch, held, err = e.Resume(c.id, o.Notify)
+		c.engine, c.epoch, held, err = e.Resume(c.id, o)
 		for _, f := range held {
 			if f.End >= 0 {
 				f.Lease.Deadline = c.svc.started.Add(f.End)

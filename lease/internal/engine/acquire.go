@@ -15,7 +15,7 @@ const maxJoined = 16
 // answered, or queued and answered later.
 func (e *Engine) Acquire(s *Session, epoch uint32, q *lease.Request, c lease.Caller) {
 	if err := e.alive(s, epoch); err != nil {
-		e.done([]lease.Caller{c}, lease.Lease{}, never, err.on("acquire", q.Keys[0]))
+		e.done(s, []lease.Caller{c}, lease.Lease{}, never, err.on("acquire", q.Keys[0]))
 		return
 	}
 	if r := e.own(s, q.ID); r != nil {
@@ -27,9 +27,9 @@ func (e *Engine) Acquire(s *Session, epoch uint32, q *lease.Request, c lease.Cal
 	if err != nil {
 		err.Op = "acquire"
 		e.count(err.Code)
-		e.done([]lease.Caller{c}, lease.Lease{}, never, err)
+		e.done(s, []lease.Caller{c}, lease.Lease{}, never, err)
 	} else if l.ID != "" {
-		e.done([]lease.Caller{c}, l, end, nil)
+		e.done(s, []lease.Caller{c}, l, end, nil)
 	}
 	e.pass()
 }
@@ -53,11 +53,16 @@ func (e *Engine) decide(s *Session, q *lease.Request, c lease.Caller) (lease.Lea
 		return none, never, err
 	}
 	r := newRequest(s, q)
+	e.seq++
+	at := place{arrival: e.now, seq: e.seq}
+	if e.recovering() && !q.Try {
+		at.arrival -= q.Waited
+	}
 	free := e.quietUntil == 0
 	var where string // the first key in the way
 	for _, name := range q.Keys {
 		k := e.keys.first(name)
-		if !room(r, k) || ahead(r, k, nil) != nil {
+		if !room(r, k) || behind(r, k, at) {
 			free, where = false, name
 			break
 		}
@@ -76,7 +81,7 @@ func (e *Engine) decide(s *Session, q *lease.Request, c lease.Caller) (lease.Lea
 	case q.Try:
 		return none, never, e.busy(q, where)
 	}
-	return none, never, e.wait(r, q, c, where)
+	return none, never, e.wait(r, q, c, at, where)
 }
 
 // admit checks the limits that depend on the state.
@@ -136,23 +141,22 @@ func (e *Engine) key(name string) *key {
 }
 
 // wait queues r, unless it would wait for itself.
-func (e *Engine) wait(r *request, q *lease.Request, c lease.Caller, where string) *lease.Error {
+func (e *Engine) wait(r *request, q *lease.Request, c lease.Caller, at place, where string) *lease.Error {
 	for _, name := range q.Keys {
 		if q := e.keys.first(name).waiting(); q != nil && q.n >= lease.MaxWaitersPerKey {
 			return atKey(name, lease.Refuse("%d requests wait for this key, no more are allowed (MaxWaitersPerKey)", q.n))
 		}
 	}
-	e.seq++
-	w := &waiter{req: r, callers: []lease.Caller{c}, arrival: e.now, seq: e.seq, until: never}
-	if e.recovering() {
-		w.arrival -= q.Waited
-	}
+	w := &waiter{req: r, callers: []lease.Caller{c}, place: at, until: never}
 	if q.Wait > 0 {
 		w.until = e.now + q.Wait
 	}
 	w.nodes = make([]node, len(q.Keys))
 	for i, name := range q.Keys {
 		w.nodes[i] = node{w: w, key: e.key(name)}
+		if name == where {
+			w.where = w.nodes[i].key
+		}
 	}
 	w.declared = e.resolve(r.sess, q.Declared)
 	r.wait = w
@@ -167,17 +171,19 @@ func (e *Engine) wait(r *request, q *lease.Request, c lease.Caller, where string
 	for i := range w.nodes {
 		e.event(lease.EventQueued, r, w.nodes[i].key, 0, 0, "")
 	}
-	e.tellQueued(w, c, where)
+	e.tellQueued(w, c, w.where)
 	return nil
 }
 
-func (e *Engine) tellQueued(w *waiter, c lease.Caller, where string) {
+// tellQueued says which key is in the way, or the first one when none is.
+func (e *Engine) tellQueued(w *waiter, c lease.Caller, where *key) {
 	n := &w.nodes[0]
 	for i := range w.nodes {
-		if w.nodes[i].key.name == where {
+		if w.nodes[i].key == where {
 			n = &w.nodes[i]
 		}
 	}
+	e.tells(w.req.sess)
 	e.out.Effects = append(e.out.Effects, Effect{Kind: EffectQueued, Caller: c, More: lease.Queued{
 		ID: w.req.id, Key: n.key.name, Position: position(n), Ahead: e.holdersOf(n.key, shownHolders),
 	}})
@@ -200,31 +206,39 @@ func (e *Engine) repeat(r *request, q *lease.Request, c lease.Caller) {
 	if why := differs(r, q); why != "" {
 		err := lease.Refuse("the id is in use for another request: %s differs", why)
 		err.Op, err.Key = "acquire", q.Keys[0]
-		e.done([]lease.Caller{c}, lease.Lease{}, never, err)
+		e.done(r.sess, []lease.Caller{c}, lease.Lease{}, never, err)
 		return
 	}
 	w := r.wait
 	if w == nil {
 		l, end := e.leaseOf(r)
-		e.done([]lease.Caller{c}, l, end, nil)
+		e.done(r.sess, []lease.Caller{c}, l, end, nil)
 		return
 	}
 	woken := !w.active()
 	if len(w.callers) >= maxJoined {
+		e.done(w.req.sess, w.callers[:1], lease.Lease{}, never, &lease.Error{Code: lease.ErrUnknown, Op: "acquire", Key: q.Keys[0],
+			Reason: fmt.Sprintf("%d later repeats of the request wait for its outcome", maxJoined)})
 		w.callers = slices.Delete(w.callers, 0, 1)
 	}
 	w.callers = append(w.callers, c)
-	e.tellQueued(w, c, "")
-	if !woken {
-		return
+	e.tellQueued(w, c, w.inTheWay())
+	if woken {
+		e.wake(w)
 	}
-	// It was passed over and is back: that can close a cycle, or be a grant.
+}
+
+// wake puts a waiter that was passed over into its place again: that can close a
+// cycle, or be a grant.
+func (e *Engine) wake(w *waiter) {
+	w.where = nil
+	for i := range w.nodes {
+		n := &w.nodes[i]
+		n.key.busy.queue.asked(n)
+		e.touched(n.key)
+	}
 	if cycle := e.deadlock(w); cycle != nil {
 		e.refuseDeadlocked(w, cycle)
-		return
-	}
-	for i := range w.nodes {
-		e.touched(w.nodes[i].key)
 	}
 }
 
@@ -246,6 +260,10 @@ func differs(r *request, q *lease.Request) string {
 		x = *r.extra
 	}
 	switch {
+	case r.wait != nil && q.Try:
+		return "try"
+	case q.PreferReaders != (r.flags&prefers != 0):
+		return "prefer readers"
 	case x.maxHold != q.MaxHold:
 		return "max hold"
 	case x.lockDelay != q.LockDelay:
@@ -280,12 +298,9 @@ func (e *Engine) busy(q *lease.Request, where string) *lease.Error {
 
 // timeout tells a waiter whose time ran out who was in the way.
 func (e *Engine) timeout(w *waiter) *lease.Error {
-	k := w.nodes[0].key
-	for i := range w.nodes {
-		if n := &w.nodes[i]; !room(w.req, n.key) || ahead(w.req, n.key, n) != nil {
-			k = n.key
-			break
-		}
+	k := w.inTheWay()
+	if k == nil {
+		k = w.nodes[0].key
 	}
 	return &lease.Error{Code: lease.ErrTimeout, Op: "acquire", Key: k.name,
 		Reason:  fmt.Sprintf("waited %v", (e.now - w.arrival).Round(time.Millisecond)),

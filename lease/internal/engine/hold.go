@@ -159,9 +159,9 @@ func (e *Engine) lose(h *hold, kind lease.EventKind, how lease.Code, by string) 
 func (e *Engine) Do(s *Session, epoch uint32, c lease.Command, done func(lease.Lease, error)) {
 	l, end, err := e.command(s, epoch, c)
 	if err != nil {
-		e.reply(done, lease.Lease{}, never, err.on(c.Verb.String(), ""))
+		e.reply(s, done, lease.Lease{}, never, err.on(c.Verb.String(), ""))
 	} else {
-		e.reply(done, l, end, nil)
+		e.reply(s, done, l, end, nil)
 	}
 	e.pass()
 }

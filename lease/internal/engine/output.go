@@ -36,6 +36,10 @@ type Effect struct {
 type Output struct {
 	Effects []Effect
 
+	// Told lists the sessions whose callbacks are among the effects and that want
+	// to know when these are over.
+	Told []*Session
+
 	// MustSync asks for a sync under every policy.
 	MustSync bool
 
@@ -66,6 +70,11 @@ func (o *Output) Reset() {
 		o.Effects = nil
 	}
 	clear(o.Effects)
+	for i, s := range o.Told {
+		s.told = false
+		o.Told[i] = nil
+	}
+	o.Told = o.Told[:0]
 	o.Effects = o.Effects[:0]
 	if cap(o.log) > keep*64 {
 		o.log, o.ends = nil, nil
@@ -82,20 +91,33 @@ func (e *Engine) record(r Record, mustSync bool) {
 	e.out.MustSync = e.out.MustSync || mustSync
 }
 
-func (e *Engine) done(callers []lease.Caller, l lease.Lease, end time.Duration, err error) {
+// tells notes that s gets a callback.
+func (e *Engine) tells(s *Session) {
+	if s.settled != nil && !s.told {
+		s.told = true
+		e.out.Told = append(e.out.Told, s)
+	}
+}
+
+func (e *Engine) done(s *Session, callers []lease.Caller, l lease.Lease, end time.Duration, err error) {
+	if len(callers) > 0 {
+		e.tells(s)
+	}
 	for _, c := range callers {
 		e.out.Effects = append(e.out.Effects, Effect{Kind: EffectDone, Caller: c, Lease: l, End: end, Err: err})
 	}
 }
 
-func (e *Engine) reply(fn func(lease.Lease, error), l lease.Lease, end time.Duration, err error) {
+func (e *Engine) reply(s *Session, fn func(lease.Lease, error), l lease.Lease, end time.Duration, err error) {
 	if fn != nil {
+		e.tells(s)
 		e.out.Effects = append(e.out.Effects, Effect{Kind: EffectReply, Reply: fn, Lease: l, End: end, Err: err})
 	}
 }
 
 func (e *Engine) notice(s *Session, n lease.Notice) {
 	if s.notify != nil && !s.broken {
+		e.tells(s)
 		e.out.Effects = append(e.out.Effects, Effect{Kind: EffectNotice, Notify: s.notify, More: n})
 	}
 }

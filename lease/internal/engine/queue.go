@@ -9,6 +9,10 @@ type queue struct {
 	head, tail *node
 	n          int
 	prefer     int // those that pass waiting writers
+
+	// The first one that somebody asks for, and the first such writer: who is not
+	// behind one of them is behind nobody, however long the queue.
+	first, writer *node
 }
 
 // node is a waiter's place in the queue of one of its keys.
@@ -26,10 +30,11 @@ func (e *Engine) enqueue(w *waiter) {
 		q := &n.key.more().queue
 		e.contended[n.key] = struct{}{}
 		at := q.tail
-		for at != nil && w.before(at.w) {
+		for at != nil && w.before(at.w.place) {
 			at = at.prev
 		}
 		q.insert(n, at)
+		q.asked(n)
 		if w.req.flags&prefers != 0 {
 			q.prefer++
 		}
@@ -59,6 +64,36 @@ func (q *queue) insert(n, at *node) {
 	q.n++
 }
 
+// asked counts n among those that somebody asks for.
+func (q *queue) asked(n *node) {
+	if q.first == nil || n.w.before(q.first.w.place) {
+		q.first = n
+	}
+	if writes(n) && (q.writer == nil || n.w.before(q.writer.w.place)) {
+		q.writer = n
+	}
+}
+
+// unasked is the opposite, for a node that is still in the queue. It reports
+// whether somebody else may have become the first.
+func (q *queue) unasked(n *node) (matters bool) {
+	if n == q.first {
+		matters = true
+		for q.first = n.next; q.first != nil && !q.first.w.active(); {
+			q.first = q.first.next
+		}
+	}
+	if n == q.writer {
+		matters = true
+		for q.writer = n.next; q.writer != nil && !(q.writer.w.active() && writes(q.writer)); {
+			q.writer = q.writer.next
+		}
+	}
+	return matters
+}
+
+func writes(n *node) bool { return n.w.req.mode != lease.Shared }
+
 func (q *queue) remove(n *node) {
 	if n.prev != nil {
 		n.prev.next = n.next
@@ -79,6 +114,7 @@ func (e *Engine) dequeue(w *waiter) {
 	for i := range w.nodes {
 		n := &w.nodes[i]
 		q := &n.key.busy.queue
+		matters := q.unasked(n)
 		q.remove(n)
 		if w.req.flags&prefers != 0 {
 			q.prefer--
@@ -86,7 +122,9 @@ func (e *Engine) dequeue(w *waiter) {
 		if q.n == 0 {
 			delete(e.contended, n.key)
 		}
-		e.touched(n.key)
+		if matters || q.n == 0 {
+			e.touched(n.key)
+		}
 	}
 	e.waitEnds.remove(w)
 	e.undeclare(w)
@@ -99,12 +137,9 @@ func (e *Engine) refuseWaiter(w *waiter, err error) {
 	code := lease.CodeOf(err)
 	e.dequeue(w)
 	e.forget(r, code)
-	e.done(w.callers, lease.Lease{}, never, err)
+	e.done(r.sess, w.callers, lease.Lease{}, never, err)
 	for i := range w.nodes {
 		e.event(lease.EventDequeued, r, w.nodes[i].key, 0, e.now-w.arrival, code)
-	}
-	if e.unready() == nil {
-		e.recheck(w)
 	}
 }
 
@@ -132,32 +167,30 @@ func conflicts(a, b *request) bool {
 	return a.mode != lease.Shared || b.mode != lease.Shared
 }
 
-// ahead returns the first waiter on k that r has to wait for, looking no further
-// than self. One whose session has no connection is passed over, and a reader
-// that prefers readers waits for nobody.
-func ahead(r *request, k *key, self *node) *waiter {
+// behind reports whether r, at its place, has to wait for somebody who waits on
+// k. One whose session has no connection is passed over, and a reader that
+// prefers readers waits for nobody.
+func behind(r *request, k *key, at place) bool {
 	q := k.waiting()
 	if q == nil || r.flags&prefers != 0 {
-		return nil
+		return false
 	}
-	for n := q.head; n != nil && n != self; n = n.next {
-		if n.w.active() && conflicts(n.w.req, r) {
-			return n.w
+	n := q.first
+	if r.mode == lease.Shared {
+		n = q.writer
+	}
+	return n != nil && n.w.before(at)
+}
+
+// inTheWay returns the first key that keeps a waiter from being granted: one
+// without room, or with somebody ahead. It is nil when nothing does.
+func (w *waiter) inTheWay() *key {
+	for i := range w.nodes {
+		if k := w.nodes[i].key; !room(w.req, k) || behind(w.req, k, w.place) {
+			return k
 		}
 	}
 	return nil
-}
-
-// fits reports whether a waiter can be granted now: room on all its keys and
-// nobody ahead on any.
-func (e *Engine) fits(w *waiter) bool {
-	for i := range w.nodes {
-		n := &w.nodes[i]
-		if !room(w.req, n.key) || ahead(w.req, n.key, n) != nil {
-			return false
-		}
-	}
-	return e.tokensLeft(len(w.nodes))
 }
 
 // touched notes that something about k changed: it may be free for a waiter, or
@@ -172,7 +205,8 @@ func (e *Engine) touched(k *key) {
 // pass hands freed keys to their waiters, until nothing more can be granted. A
 // grant touches its other keys again, because leaving their queues may let a
 // later waiter through. The order of the keys does not matter: whenever two
-// waiters share a key the earlier one has precedence there.
+// waiters share a key the earlier one has precedence there. (Readers that prefer
+// readers are the exception; any order is right for those.)
 func (e *Engine) pass() {
 	for len(e.dirty) > 0 {
 		k := e.dirty[len(e.dirty)-1]
@@ -191,6 +225,9 @@ func (e *Engine) pass() {
 	}
 }
 
+// passKey grants k to those of its waiters that nothing keeps from it. A waiter
+// that another key is in the way of is not looked at: only a change there can
+// help it, so that many who wait for many keys cost one step each.
 func (e *Engine) passKey(k *key) {
 	if e.quietUntil > 0 || e.unready() != nil {
 		return
@@ -198,17 +235,19 @@ func (e *Engine) passKey(k *key) {
 	var writer, reader bool // an active one waits ahead
 	var next *node
 	q := k.waiting()
-	for n := q.head; n != nil; n = next {
+	for n := q.first; n != nil; n = next {
 		next = n.next
 		w := n.w
 		if !w.active() {
 			continue
 		}
-		writes := w.req.mode != lease.Shared
+		writes := writes(n)
 		behind := writes && (writer || reader) || !writes && writer && w.req.flags&prefers == 0
-		if !behind && e.fits(w) {
-			e.grantWaiter(w)
-			continue
+		if !behind && (w.where == nil || w.where == k) && e.tokensLeft(len(w.nodes)) {
+			if w.where = w.inTheWay(); w.where == nil {
+				e.grantWaiter(w)
+				continue
+			}
 		}
 		writer, reader = writer || writes, reader || !writes
 		full := k.n > 0 && k.limit == 1 || k.delayed() != nil
@@ -233,6 +272,5 @@ func (e *Engine) grantWaiter(w *waiter) {
 	}
 	e.grant(r, keys, waited)
 	l, end := e.leaseOf(r)
-	e.done(w.callers, l, end, nil)
-	e.recheck(w)
+	e.done(r.sess, w.callers, l, end, nil)
 }

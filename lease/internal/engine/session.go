@@ -49,7 +49,7 @@ func (e *Engine) Open(id string, o lease.SessionOptions) (*Session, uint32, erro
 	}
 	s := &Session{
 		id: id, party: lease.Party{Session: o.Name, Host: o.Host, PID: o.PID},
-		grace: o.Grace, notify: o.Notify, epoch: 1,
+		grace: o.Grace, notify: o.Notify, settled: o.Settled, epoch: 1,
 	}
 	e.sessions[id] = s
 	e.seen(s)
@@ -58,14 +58,14 @@ func (e *Engine) Open(id string, o lease.SessionOptions) (*Session, uint32, erro
 
 // Resume takes a session over: older epochs are void. It returns what the
 // session holds, and the matching ends.
-func (e *Engine) Resume(id string, notify func(lease.Notice)) (*Session, uint32, []Effect, error) {
+func (e *Engine) Resume(id string, o lease.SessionOptions) (*Session, uint32, []Effect, error) {
 	s := e.sessions[id]
 	if s == nil {
 		return nil, 0, nil, &lease.Error{Code: lease.ErrSessionLost, Op: "open", Reason: "there is no session with this id"}
 	}
 	e.silence(s)
 	s.broken = false
-	s.notify = notify
+	s.notify, s.settled = o.Notify, o.Settled
 	s.epoch++
 	e.seen(s)
 	var leases []Effect
@@ -84,10 +84,12 @@ func (e *Engine) Resume(id string, notify func(lease.Notice)) (*Session, uint32,
 func (e *Engine) silence(s *Session) {
 	for r := s.first; r != nil; r = r.snext {
 		if w := r.wait; w != nil && w.active() {
-			w.callers = nil
 			for i := range w.nodes {
-				e.touched(w.nodes[i].key)
+				if n := &w.nodes[i]; n.key.busy.queue.unasked(n) {
+					e.touched(n.key)
+				}
 			}
+			w.callers = nil
 		}
 	}
 }
@@ -98,7 +100,10 @@ func (e *Engine) Suspend(s *Session, epoch uint32) {
 		return
 	}
 	s.broken = true
-	s.notify = nil
+	s.notify, s.settled = nil, nil
+	if s.grace == 0 {
+		s.seen = e.now // it owed no sign of life until now
+	}
 	if s.grace == lease.NoGrace {
 		e.endSession(s, lease.ErrSessionLost)
 	} else {

@@ -127,12 +127,22 @@ type waiter struct {
 	wheelLinks links[*waiter]
 	req        *request
 	callers    []lease.Caller // none: passed over until its session asks again
-	arrival    time.Duration  // order in the queue; before the start when it waited already
-	seq        uint64         // order among equal arrivals
+	place                     // in every queue
 	until      time.Duration  // bound on waiting, or never
 	nodes      []node         // one per key in key order
+	where      *key           // nothing but a change there can let it in; nil: not known
 	declared   []*request     // holds that wait for this request
 	mark       *mark          // scratch of the deadlock search
+}
+
+// place is the order of arrival.
+type place struct {
+	arrival time.Duration // before the start when it waited already
+	seq     uint64        // order among equal arrivals
+}
+
+func (p place) before(o place) bool {
+	return p.arrival < o.arrival || p.arrival == o.arrival && p.seq < o.seq
 }
 
 func (w *waiter) links() *links[*waiter] { return &w.wheelLinks }
@@ -140,11 +150,6 @@ func (w *waiter) due() time.Duration     { return w.until }
 
 // active reports whether somebody is there to be told of a grant.
 func (w *waiter) active() bool { return len(w.callers) > 0 }
-
-// before is the order of arrival.
-func (w *waiter) before(o *waiter) bool {
-	return w.arrival < o.arrival || w.arrival == o.arrival && w.seq < o.seq
-}
 
 // delay is a lock-delay on a key.
 type delay struct {
@@ -165,12 +170,14 @@ type Session struct {
 	grace      time.Duration // 0: never ends by itself, lease.NoGrace: with its connection
 	seen       time.Duration // last sign of life
 	notify     func(lease.Notice)
+	settled    func()
 	first      *request
 	requests   int
 	epoch      uint32
 	broken     bool
 	ended      bool
 	journaled  bool
+	told       bool // listed in Output.Told
 }
 
 func (s *Session) links() *links[*Session] { return &s.wheelLinks }
@@ -187,6 +194,9 @@ func (s *Session) due() time.Duration {
 
 // ID is the session's id.
 func (s *Session) ID() string { return s.id }
+
+// Settled is what the session wants called after its callbacks, or nil.
+func (s *Session) Settled() func() { return s.settled }
 
 // Grace is the session's grace as the service keeps it.
 func (s *Session) Grace() time.Duration { return s.grace }
