@@ -179,3 +179,52 @@ func checkEngine(t *tree) []finding {
 	}
 	return out
 }
+
+// monotonicOnly are the folders in which deadlines are reckoned. Only what is for display may know the time of day.
+var monotonicOnly = []string{"lease", "internal/tcpserve", "internal/wire", "cmd/latchkey/internal/child"}
+
+// wallMethods make a time of day of an instant, or drop its monotonic reading.
+var wallMethods = []string{"Unix", "UnixMilli", "UnixMicro", "UnixNano", "UTC", "Local", "In", "AddDate", "Date", "Format"}
+
+// wallFuncs make an instant that has no monotonic reading.
+var wallFuncs = []string{"Date", "Unix", "UnixMilli", "UnixMicro", "Parse", "ParseInLocation"}
+
+// checkWallClock keeps the time of day out of what decides: a clock that is set must move no deadline.
+func checkWallClock(t *tree) []finding {
+	var out []finding
+	for _, s := range t.product() {
+		if !slices.ContainsFunc(monotonicOnly, func(dir string) bool { return within(s.dir(), dir) }) {
+			continue
+		}
+		ast.Inspect(s.file, func(n ast.Node) bool {
+			call, ok := n.(*ast.CallExpr)
+			if !ok {
+				return true
+			}
+			f, ok := call.Fun.(*ast.SelectorExpr)
+			if !ok {
+				return true
+			}
+			pkg, fn := callee(s, f)
+			wall := pkg == "time" && slices.Contains(wallFuncs, fn)
+			if pkg == "" {
+				wall = slices.Contains(wallMethods, f.Sel.Name) || f.Sel.Name == "Round" && isZero(call.Args)
+			}
+			if wall {
+				out = append(out, t.at(f.Pos(), "wall-clock", "%s leads to or from a time of day, which somebody may set: "+
+					"reckon with instants that have a monotonic reading", f.Sel.Name))
+			}
+			return true
+		})
+	}
+	return out
+}
+
+// isZero reports whether the one argument of a call is 0.
+func isZero(args []ast.Expr) bool {
+	if len(args) != 1 {
+		return false
+	}
+	lit, ok := args[0].(*ast.BasicLit)
+	return ok && lit.Value == "0"
+}

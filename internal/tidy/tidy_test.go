@@ -20,6 +20,7 @@ var rules = []struct {
 }{
 	{"Imports", checkImports},
 	{"Engine", checkEngine},
+	{"WallClock", checkWallClock},
 	{"FileLength", checkFileLength},
 	{"FuncLength", checkFuncLength},
 	{"Folders", checkFolders},
@@ -39,7 +40,9 @@ var rules = []struct {
 // An exemption lets one rule be broken in one place. what is a part of the finding's text, to point at one of many.
 type exemption struct{ rule, path, what, why string }
 
-var exemptions = []exemption{}
+var exemptions = []exemption{
+	{"wall-clock", "lease/leaselocal/options.go", "UnixMicro", "where tokens start when nothing else is known; no deadline"},
+}
 
 // only narrows the findings to a folder while one works on it: go test ./internal/tidy -path internal/wire
 var only = flag.String("path", "", "report findings below this folder only")
