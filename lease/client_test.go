@@ -454,3 +454,129 @@ func TestEventsEnd(t *testing.T) {
 		}
 	})
 }
+
+// A request whose client is closed comes to what the service made of it: a
+// detached grant that was faster is returned, since it lives on.
+func TestCloseAndADetachedGrant(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		c := r.connect(lease.ClientOptions{})
+		r.set(func() { r.grant = func(d func()) { time.AfterFunc(100*time.Millisecond, d) } })
+		type result struct {
+			l   lease.Lease
+			err error
+		}
+		ask := func(key string, detach bool) chan result {
+			got := make(chan result, 1)
+			q := request(time.Minute, key)
+			q.Detach = detach
+			go func() {
+				l, err := c.Acquire(t.Context(), q)
+				got <- result{l, err}
+			}()
+			return got
+		}
+		kept, gone := ask("kept", true), ask("gone", false)
+		synctest.Wait()
+		if err := c.Close(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if x := <-kept; x.err != nil || x.l.Token() != r.show("kept").Holders[0].Token {
+			t.Errorf("detached: %+v, %v; want the grant", x.l, x.err)
+		}
+		if x := <-gone; !errors.Is(x.err, lease.ErrClosed) || r.holders("gone") != 0 {
+			t.Errorf("not detached: %+v, %v; want closed", x.l, x.err)
+		}
+	})
+}
+
+// A request whose session ends without a word about it is answered within a
+// second: what was not detached is gone for certain, the rest unknown.
+func TestSessionEndsWithoutAnswers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		c := r.connect(lease.ClientOptions{})
+		r.set(func() {
+			r.grant = func(func()) {}
+			r.command = func(lease.Command) fault { return fault{drop: true} }
+		})
+		detached := request(time.Minute, "detached")
+		detached.Detach = true
+		plain, kept, renewal := make(chan error, 1), make(chan error, 1), make(chan error, 1)
+		go func() { plain <- second(c.Acquire(t.Context(), request(time.Minute, "plain"))) }()
+		go func() { kept <- second(c.Acquire(t.Context(), detached)) }()
+		go func() { renewal <- second(c.Renew(t.Context(), "id", 0)) }()
+		synctest.Wait()
+		start := time.Now()
+		r.last.notify(lease.Notice{Code: lease.ErrSessionLost})
+		if err := <-plain; !errors.Is(err, lease.ErrSessionLost) {
+			t.Errorf("acquire: %v, want session lost", err)
+		}
+		for _, ch := range []chan error{kept, renewal} {
+			if err := <-ch; !errors.Is(err, lease.ErrUnknown) {
+				t.Errorf("got %v, want unknown", err)
+			}
+		}
+		if d := time.Since(start); d != time.Second {
+			t.Errorf("answered after %v, want a second", d)
+		}
+	})
+}
+
+// A session that answers that it is lost is given up, unless it came back under
+// the same value meanwhile.
+func TestAnswersOfALostSession(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		c := r.connect(lease.ClientOptions{})
+		h := r.hold(c, request(time.Minute, "k"))
+		r.set(func() { r.command = only(lease.Detach, fault{err: lease.ErrSessionLost}) })
+		if err := h.Detach(t.Context()); !errors.Is(err, lease.ErrSessionLost) {
+			t.Errorf("detach: %v, want session lost", err)
+		}
+		if !errors.Is(h.Err(), lease.ErrSessionLost) || c.Session() != nil {
+			t.Errorf("err %v, session %v; want it given up", h.Err(), c.Session())
+		}
+		if _, err := c.Detach(t.Context(), "nobody"); !errors.Is(err, lease.ErrSessionLost) {
+			t.Errorf("detach: %v, want session lost", err)
+		}
+		r.set(func() { r.command = nil })
+		r.hold(c, request(time.Minute, "k"))
+
+		r.last.mu.Lock()
+		r.last.id = "another"
+		r.last.mu.Unlock()
+		opened := r.opened
+		r.set(func() { r.command = only(lease.Detach, fault{err: lease.ErrSessionLost}) })
+		if _, err := c.Detach(t.Context(), "nobody"); !errors.Is(err, lease.ErrSessionLost) {
+			t.Errorf("detach: %v, want session lost", err)
+		}
+		if _, err := c.Acquire(t.Context(), request(time.Minute, "k2")); err != nil || r.opened != opened {
+			t.Errorf("acquire: %v after %d more sessions, want the same session to go on", err, r.opened-opened)
+		}
+	})
+}
+
+// A hold that was lost before Hold could return it is an error, not a hold.
+func TestHoldLostBeforeItReturns(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		c := r.connect(lease.ClientOptions{})
+		q := request(time.Minute, "a", "b")
+		q.ID = "h"
+		r.set(func() {
+			r.grant = func(deliver func()) {
+				deliver()
+				r.last.notify(lease.Notice{ID: "h", Key: "a", Code: lease.ErrForced})
+			}
+		})
+		_, err := c.Hold(t.Context(), q)
+		if !errors.Is(err, lease.ErrForced) {
+			t.Fatalf("got %v, want forced", err)
+		}
+		synctest.Wait()
+		if r.holders("a")+r.holders("b") != 0 {
+			t.Error("what was left was not given back")
+		}
+	})
+}

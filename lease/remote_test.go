@@ -241,7 +241,7 @@ func (b *believers) leave(h *lease.Held) {
 // Holders behind cut and frozen connections and a restarting broker never overlap
 // by their own word, and everybody gets on.
 func TestHoldersNeverOverlap(t *testing.T) {
-	seeds := 6
+	seeds := 3
 	if os.Getenv("LATCHKEY_SOAK") != "" {
 		seeds = 500
 	}
