@@ -1,0 +1,109 @@
+//go:build linux
+
+package crashtest
+
+import (
+	"bufio"
+	"encoding/json"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/latchkey-go/latchkey/lease"
+	"github.com/latchkey-go/latchkey/lease/leaseremote"
+)
+
+// broker is `latchkey serve` as a process. It listens on a unix socket, whose name nobody can take while it is away.
+type broker struct {
+	t    *testing.T
+	addr string
+	args []string
+	log  string // path of what it says on standard error
+	cmd  *exec.Cmd
+}
+
+// startBroker starts one, and ends it with the test.
+func startBroker(t *testing.T, args ...string) *broker {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "latchkey") // t.TempDir may be too long for a socket
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := &broker{t: t, log: filepath.Join(dir, "log"), addr: "unix:" + filepath.Join(dir, "s")}
+	b.args = append([]string{"serve", "--json", "--listen", "", "--http", "", "--unix", filepath.Join(dir, "s")}, args...)
+	t.Cleanup(func() {
+		b.kill()
+		if t.Failed() {
+			said := strings.Split(b.said(), "\n")
+			t.Logf("the last that the broker said:\n%s", strings.Join(said[max(0, len(said)-10):], "\n"))
+		}
+		os.RemoveAll(dir)
+	})
+	b.start()
+	return b
+}
+
+// start runs the process until it says that it listens.
+func (b *broker) start() {
+	b.t.Helper()
+	log, err := os.OpenFile(b.log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	defer log.Close()
+	b.cmd = exec.Command(os.Getenv(envProgram), b.args...)
+	b.cmd.Stderr = log
+	out, err := b.cmd.StdoutPipe()
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	if err := b.cmd.Start(); err != nil {
+		b.t.Fatal(err)
+	}
+	line, err := bufio.NewReader(out).ReadBytes('\n')
+	var said struct{ Listening map[string]string }
+	if err != nil || json.Unmarshal(line, &said) != nil || said.Listening["unix"] == "" {
+		b.t.Fatalf("the broker did not say that it listens but %q, %v; and\n%s", line, err, b.said())
+	}
+}
+
+// kill ends the process in the middle of what it does.
+func (b *broker) kill() {
+	if b.cmd.ProcessState == nil {
+		_ = b.cmd.Process.Kill()
+		_ = b.cmd.Wait()
+	}
+}
+
+// said is all that the broker has said on standard error.
+func (b *broker) said() string {
+	text, err := os.ReadFile(b.log)
+	if err != nil {
+		return err.Error()
+	}
+	return strings.TrimSpace(string(text))
+}
+
+// dial connects this process to the broker.
+func (b *broker) dial() *leaseremote.Service {
+	b.t.Helper()
+	svc, err := leaseremote.Dial(b.t.Context(), b.addr, leaseremote.Options{})
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	return svc
+}
+
+// list asks the broker who holds what.
+func (b *broker) list() []lease.KeyInfo {
+	b.t.Helper()
+	svc := b.dial()
+	defer svc.Close()
+	l, err := svc.List(b.t.Context(), lease.Query{Limit: lease.MaxListed})
+	if err != nil || l.More {
+		b.t.Fatalf("list: %v, more %v", err, l.More)
+	}
+	return l.Keys
+}
