@@ -1,6 +1,7 @@
 package wire
 
 import (
+	"bytes"
 	"strconv"
 
 	"github.com/latchkey-go/latchkey/lease"
@@ -59,8 +60,10 @@ func DecodeHello(line []byte) (Hello, error) {
 func DecodeHelloReply(line []byte) (Hello, error) {
 	h, _, err := decodeHello(line)
 	switch {
+	case bytes.HasPrefix(line, []byte("HTTP/")):
+		return h, protocolError("what answers speaks HTTP: the HTTP API of a broker has an address of its own, this must be the other one")
 	case err != nil:
-		return h, err
+		return h, protocolError("what answers is no Latchkey broker: %s", reasonOf(err))
 	case h.Version == Version:
 		return h, nil
 	case h.Version != 0:
@@ -71,6 +74,14 @@ func DecodeHelloReply(line []byte) (Hello, error) {
 		return h, r.Err()
 	}
 	return h, protocolError("the server's first frame is not a hello: is this the address of a Latchkey broker?")
+}
+
+// reasonOf is what an error of this package says behind its code.
+func reasonOf(err error) string {
+	if e, ok := err.(*lease.Error); ok {
+		return e.Reason
+	}
+	return err.Error()
 }
 
 // decodeHello reads a hello of either side and names the first field that a
