@@ -7,8 +7,10 @@ import (
 	"os"
 	"os/signal"
 	"runtime/debug"
+	"strconv"
 	"strings"
 	"syscall"
+	"unicode"
 
 	"github.com/spf13/cobra"
 
@@ -98,15 +100,16 @@ func (a *app) tellError(err error) {
 		case frame.Code == lease.ErrInternal:
 			frame.Code, frame.Reason = lease.ErrRefused, err.Error()
 		}
-		a.frame(&frame)
+		_ = a.frame(&frame) // there is nowhere else to say it
 		return
 	}
 	a.con.line("%v", err)
 }
 
 // frame prints one object of the native protocol, which is what --json means.
-func (a *app) frame(r *wire.Reply) {
-	_, _ = a.out.Write(wire.AppendReply(nil, r))
+func (a *app) frame(r *wire.Reply) error {
+	_, err := a.out.Write(wire.AppendReply(nil, r))
+	return err
 }
 
 // notef prints one line for people beside the output.
@@ -140,7 +143,7 @@ func (a *app) root() *cobra.Command {
 	root.SetErr(a.err)
 	root.SetVersionTemplate("latchkey {{.Version}}\n")
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
-		return fmt.Errorf("%w; see `%s --help`", err, cmd.CommandPath())
+		return fmt.Errorf("%s; see `%s --help`", flagProblem(err), cmd.CommandPath())
 	})
 	server := defaultServer
 	if s, ok := a.env(envServer); ok && s != "" {
@@ -152,6 +155,23 @@ func (a *app) root() *cobra.Command {
 	root.AddCommand(a.serveCommand(), a.runCommand(), a.lockCommand(), a.unlockCommand(), a.renewCommand(),
 		a.listCommand(), a.showCommand(), a.watchCommand(), a.forceCommand(), a.statusCommand(), a.guardCommand())
 	return root
+}
+
+// flagProblem says in words of people what the parsing of numbers says in those of
+// programs.
+func flagProblem(err error) string {
+	x, ok := errors.AsType[*strconv.NumError](err)
+	switch {
+	case !ok:
+		return err.Error()
+	case x.Func == "ParseBool":
+		return strings.Replace(err.Error(), x.Error(), "neither true nor false", 1)
+	case errors.Is(x, strconv.ErrRange):
+		return strings.Replace(err.Error(), x.Error(), "too large a number", 1)
+	case x.Func == "ParseUint":
+		return strings.Replace(err.Error(), x.Error(), "not a whole number from 0", 1)
+	}
+	return strings.Replace(err.Error(), x.Error(), "not a whole number", 1)
 }
 
 // exactly checks the number of arguments and says what is missing by name.
@@ -219,6 +239,11 @@ func (i *interrupts) watch() {
 	}
 }
 
+// end gives the signals their default meaning back.
+func (i *interrupts) end() {
+	signal.Stop(i.handOver())
+}
+
 // handOver ends the watch. Signals that come from now on, and those that the
 // context has not ended for, are in the channel.
 func (i *interrupts) handOver() chan os.Signal {
@@ -248,14 +273,14 @@ func version() string {
 	return info.Main.Version
 }
 
-// oneLine keeps a message on one line and free of control characters, whatever
-// it quotes.
+// oneLine keeps a message on one line and free of whatever a terminal obeys
+// instead of showing it, whoever is quoted in it.
 func oneLine(s string) string {
 	return strings.Map(func(r rune) rune {
 		switch {
 		case r == '\n' || r == '\t':
 			return ' '
-		case r < ' ' || r == 0x7f:
+		case !unicode.IsPrint(r):
 			return '�'
 		}
 		return r

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"net"
 	"os"
@@ -28,6 +29,11 @@ var errNoBroker = errors.New("no broker")
 
 // dial reaches the broker.
 func (a *app) dial(ctx context.Context) (*leaseremote.Service, error) {
+	if path, ok := strings.CutPrefix(a.server, "unix:"); ok {
+		if err := checkSocketPath("unix:", path); err != nil {
+			return nil, err
+		}
+	}
 	svc, err := leaseremote.Dial(ctx, a.server, leaseremote.Options{DialTimeout: dialTime, Logger: slog.New(lines{a.con})})
 	switch {
 	case err == nil:
@@ -38,16 +44,24 @@ func (a *app) dial(ctx context.Context) (*leaseremote.Service, error) {
 		return nil, a.noBroker(err)
 	case lease.CodeOf(err) == lease.ErrRefused:
 		return nil, fmt.Errorf("%w; set --server or $%s", err, envServer)
+	case lease.CodeOf(err) == lease.ErrProtocol:
+		return nil, fmt.Errorf("%s: %w; set --server or $%s", a.server, err, envServer)
 	}
 	return nil, err
 }
 
 func (a *app) noBroker(err error) error {
-	why := ""
-	if !isRefused(err) {
-		why = ": " + dialReason(err)
+	switch {
+	case isRefused(err):
+		return fmt.Errorf("%w at %s: start one with `latchkey serve`, or set %s", errNoBroker, a.server, envServer)
+	case isTimeout(err):
+		return fmt.Errorf("%w at %s answers within %v: look whether it is stopped or overloaded, or set %s",
+			errNoBroker, a.server, dialTime, envServer)
+	case errors.Is(err, fs.ErrPermission):
+		return fmt.Errorf("%w at %s lets this user in: %s; a unix socket is for the user who runs the broker",
+			errNoBroker, a.server, dialReason(err))
 	}
-	return fmt.Errorf("%w at %s%s: start one with `latchkey serve`, or set %s", errNoBroker, a.server, why, envServer)
+	return fmt.Errorf("%w at %s: %s: start one with `latchkey serve`, or set %s", errNoBroker, a.server, dialReason(err), envServer)
 }
 
 // dialReason strips the operation and address, which the message has already.
@@ -58,16 +72,18 @@ func dialReason(err error) string {
 	if x, ok := errors.AsType[*os.SyscallError](err); ok {
 		err = x.Err
 	}
-	if errors.Is(err, context.DeadlineExceeded) || errors.Is(err, os.ErrDeadlineExceeded) {
-		return fmt.Sprintf("no answer within %v", dialTime)
-	}
 	return err.Error()
 }
 
-// unreached says of an error that the broker has been lost since it was dialled.
+func isTimeout(err error) bool {
+	return errors.Is(err, context.DeadlineExceeded) || errors.Is(err, os.ErrDeadlineExceeded)
+}
+
+// unreached says which broker it is that does not serve, whether it answered so or
+// was lost since it was dialled: the error has that.
 func (a *app) unreached(err error) error {
 	if code := lease.CodeOf(err); code == lease.ErrUnavailable || code == lease.ErrServiceGone {
-		return fmt.Errorf("the broker at %s does not answer: %w", a.server, err)
+		return fmt.Errorf("broker %s: %w", a.server, err)
 	}
 	return err
 }
@@ -75,7 +91,7 @@ func (a *app) unreached(err error) error {
 // ask runs a question to the broker that needs no session.
 func (a *app) ask(question func(ctx context.Context, svc lease.Service) error) error {
 	ctx, stop := interruptible()
-	defer stop.handOver()
+	defer stop.end()
 	svc, err := a.dial(ctx)
 	if err != nil {
 		return interrupted(ctx, err)

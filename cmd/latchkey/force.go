@@ -65,8 +65,7 @@ func (a *app) force(key string, o forceOptions) error {
 		}
 		if a.json {
 			frame := wire.ForceDone(0, &f)
-			a.frame(&frame)
-			return nil
+			return a.frame(&frame)
 		}
 		return a.writeAll(fmt.Sprintf("ended %s of %s\ntoken  %d\n",
 			count(len(f.Holds), "hold", "holds"), plain(key), f.Token))

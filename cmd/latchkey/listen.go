@@ -8,6 +8,7 @@ import (
 	"net"
 	"os"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/latchkey-go/latchkey/lease"
@@ -54,6 +55,18 @@ func (b *broker) listen(o serveOptions) error {
 			return err
 		}
 		b.listeners = append(b.listeners, listener{"http", "http://" + l.Addr().String() + "/", l})
+	}
+	return nil
+}
+
+// maxSocketPath is the longest path that a unix socket of this system may have.
+const maxSocketPath = len(syscall.RawSockaddrUnix{}.Path) - 1
+
+// checkSocketPath refuses what the system would call an invalid argument.
+func checkSocketPath(what, path string) error {
+	if len(path) > maxSocketPath {
+		return fmt.Errorf("%s%s: the path of a unix socket may have %d bytes, this one has %d",
+			what, path, maxSocketPath, len(path))
 	}
 	return nil
 }

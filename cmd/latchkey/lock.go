@@ -54,7 +54,22 @@ func (a *app) lock(r lease.Request) error {
 	if err != nil {
 		return interrupted(ctx, a.notHad(r, err))
 	}
-	return a.showLease(l)
+	if err := a.showLease(l); err != nil {
+		return a.unprinted(l, err)
+	}
+	return nil
+}
+
+// unprinted releases a lock whose id could not be printed, since nobody else could.
+func (a *app) unprinted(l lease.Lease, cause error) error {
+	err := a.command(func(ctx context.Context, c *lease.Client) error {
+		_, err := c.Release(ctx, l.ID)
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("%w; the lock is held until its ttl, for releasing it failed too: %w", cause, err)
+	}
+	return fmt.Errorf("%w; the lock was released again", cause)
 }
 
 func (a *app) acquire(ctx context.Context, svc lease.Service, r lease.Request) (lease.Lease, error) {
@@ -74,8 +89,7 @@ func (a *app) showLease(l lease.Lease) error {
 	if a.json {
 		now := time.Now()
 		frame := wire.Granted(0, &l, now, now)
-		a.frame(&frame)
-		return nil
+		return a.frame(&frame)
 	}
 	var b strings.Builder
 	for _, h := range l.Holds {

@@ -37,7 +37,10 @@ those who wait, in order.`,
   latchkey ls jobs/ --waiters
   latchkey ls --json | jq -r '.keys[].key'`,
 		Args: atMostOne,
-		RunE: func(_ *cobra.Command, args []string) error {
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := exclude(cmd, "after", "contended"); err != nil {
+				return err
+			}
 			q := lease.Query{After: o.after, Contended: o.contended}
 			if len(args) == 1 {
 				q.Prefix = args[0]
@@ -55,7 +58,6 @@ those who wait, in order.`,
 	f.StringVar(&o.after, "after", "", "begin behind this key")
 	f.BoolVar(&o.waiters, "waiters", false, fmt.Sprintf("show all who wait, not only the first %d", fewWaiters))
 	f.BoolVar(&o.contended, "contended", false, "only keys that are waited for, the most wanted first")
-	cmd.MarkFlagsMutuallyExclusive("after", "contended")
 	return cmd
 }
 
@@ -91,18 +93,17 @@ func (a *app) list(ctx context.Context, svc lease.Service, q lease.Query, o list
 
 // listing prints a page as the protocol has it; without keys it still has the
 // field.
-func (a *app) listing(l lease.Listing) {
+func (a *app) listing(l lease.Listing) error {
 	if l.Keys == nil {
 		l.Keys = []lease.KeyInfo{}
 	}
 	frame := wire.Listed(0, &l)
-	a.frame(&frame)
+	return a.frame(&frame)
 }
 
 func (a *app) showPage(l lease.Listing, o listOptions, first bool) error {
 	if a.json {
-		a.listing(l)
-		return nil
+		return a.listing(l)
 	}
 	if len(l.Keys) == 0 {
 		return nil

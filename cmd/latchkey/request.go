@@ -32,8 +32,6 @@ func (w *wish) addFlags(cmd *cobra.Command) {
 	f.BoolVar(&w.shared, "shared", false, "share the lock with others that ask for it shared")
 	f.IntVar(&w.max, "max", 0, "share the lock with others, up to this many holders")
 	f.StringVar(&w.label, "label", "", "text shown to people beside the lock")
-	cmd.MarkFlagsMutuallyExclusive("wait", "try")
-	cmd.MarkFlagsMutuallyExclusive("shared", "max")
 }
 
 // request makes the request for keys as the command line has them.
@@ -51,11 +49,22 @@ func (w *wish) request(cmd *cobra.Command, keys string) (lease.Request, error) {
 	case cmd.Flags().Changed("max"):
 		r.Mode, r.Limit = lease.Counted, w.max
 	}
+	if err := errors.Join(exclude(cmd, "try", "wait"), exclude(cmd, "shared", "max")); err != nil {
+		return r, err
+	}
 	check := r
 	if err := check.Normalize(); err != nil {
 		return r, err
 	}
 	return r, nil
+}
+
+// exclude refuses two flags that cannot be meant together.
+func exclude(cmd *cobra.Command, one, other string) error {
+	if cmd.Flags().Changed(one) && cmd.Flags().Changed(other) {
+		return fmt.Errorf("--%s and --%s exclude each other; see `%s --help`", one, other, cmd.CommandPath())
+	}
+	return nil
 }
 
 // splitKeys splits KEY[,KEY...]. A comma that belongs to a key is written \, and

@@ -52,6 +52,11 @@ and tokens never go back.`,
   latchkey serve --data /var/lib/latchkey --unix /run/latchkey.sock`,
 		Args: exactly(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			for name, value := range map[string]string{"data": o.data, "unix": o.unix} {
+				if value == "" && cmd.Flags().Changed(name) {
+					return fmt.Errorf("--%s is empty: give a path, or leave it out", name)
+				}
+			}
 			if cmd.Flags().Changed("fsync") && o.data == "" {
 				return errors.New("--fsync says when the directory is synced: it needs --data")
 			}
@@ -78,6 +83,9 @@ and tokens never go back.`,
 func (o *serveOptions) check() error {
 	if o.listen == "" && o.unix == "" && o.http == "" {
 		return errors.New("there is nothing to listen on: give --listen, --unix or --http")
+	}
+	if err := checkSocketPath("--unix ", o.unix); err != nil {
+		return err
 	}
 	if lease.Token(o.tokenFloor) >= lease.MaxToken {
 		return fmt.Errorf("--token-floor %d is not a token: they are below %d", o.tokenFloor, lease.MaxToken)

@@ -52,6 +52,12 @@ func TestServeRefuses(t *testing.T) {
 		{append(free, "--token-floor", "9007199254740992"), "is not a token"},
 		{append(free, "--unix", file), "something else than a socket"},
 		{append(free, "--unix", filepath.Join(dir, "none", "s")), "no such file"},
+		{append(free, "--unix", filepath.Join(dir, strings.Repeat("s", 120))), "the path of a unix socket may have"},
+		{append(free, "--unix", ""), "--unix is empty"},
+		{append(free, "--data", ""), "--data is empty"},
+		{append(free, "--token-floor", "-1"), `"--token-floor" flag: not a whole number from 0;`},
+		{append(free, "--token-floor", "99999999999999999999"), `"--token-floor" flag: too large a number;`},
+		{append(free, "--insecure=x"), `"--insecure" flag: neither true nor false;`},
 		{append(free, "extra"), "one argument too many"},
 	} {
 		got := serve(t, c.args...)

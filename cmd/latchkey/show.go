@@ -34,8 +34,7 @@ and everyone who waits for it, in order. The exit status is 0 for a free key too
 
 func (a *app) show(key string, l lease.Listing) error {
 	if a.json {
-		a.listing(l)
-		return nil
+		return a.listing(l)
 	}
 	if len(l.Keys) == 0 {
 		return a.writeAll(plain(key) + " is free\n")

@@ -29,8 +29,11 @@ what it has done. The exit status is 1 when it cannot grant locks.`,
 				return err
 			}
 			if a.json {
-				a.frame(&wire.Reply{Kind: wire.OK, Stats: &st})
-			} else if err := a.writeAll(a.statusText(&st)); err != nil {
+				err = a.frame(&wire.Reply{Kind: wire.OK, Stats: &st})
+			} else {
+				err = a.writeAll(a.statusText(&st))
+			}
+			if err != nil {
 				return err
 			}
 			if st.Failed != "" {

@@ -26,8 +26,7 @@ func (a *app) unlockCommand() *cobra.Command {
 				}
 				if a.json {
 					frame := wire.Ended(0, &l)
-					a.frame(&frame)
-					return nil
+					return a.frame(&frame)
 				}
 				keys := make([]string, len(l.Holds))
 				for i, h := range l.Holds {
