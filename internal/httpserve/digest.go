@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"unicode"
 
 	"github.com/latchkey-go/latchkey/lease"
 )
@@ -153,6 +154,16 @@ func rateOf(samples []sample, value func(sample) uint64) rate {
 	r.Line = line.String()
 	r.Area = fmt.Sprintf("%.1f,%.0f %s 100,%.0f", x(samples[0].at), bottom, r.Line, bottom)
 	return r
+}
+
+// plain shows a name as it is when it can be seen for what it is, and quoted when a
+// part of it is invisible, ends a line, or turns around what comes after it.
+func plain(s string) string {
+	hidden := func(r rune) bool { return !unicode.IsPrint(r) }
+	if strings.TrimSpace(s) != s || strings.ContainsFunc(s, hidden) {
+		return strconv.Quote(s)
+	}
+	return s
 }
 
 func forever(d time.Duration) bool { return d == lease.Forever }

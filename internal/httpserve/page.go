@@ -30,6 +30,7 @@ var openAPI []byte
 // pageTemplate escapes every value for the place that it stands in.
 var pageTemplate = template.Must(template.New("page").Funcs(template.FuncMap{
 	"span": span, "forever": forever, "count": count, "ordinal": ordinal, "decimal": decimal,
+	"plain": plain,
 }).Parse(pageHTML))
 
 // liveParts are the parts of the page that a stream replaces, by the id of their

@@ -3,6 +3,7 @@ package httpserve
 import (
 	"context"
 	"fmt"
+	"html"
 	"math"
 	"regexp"
 	"strconv"
@@ -30,6 +31,57 @@ func (r *rig) holdHostile() {
 		s.Acquire(lease.Request{Keys: []string{text}, Label: text, TTL: time.Hour}, quietCaller{})
 		s.Acquire(lease.Request{Keys: []string{text}, Label: text}, quietCaller{})
 	}
+}
+
+// Names that would not be seen for what they are, because they hide a part of
+// themselves or turn what follows around, are shown quoted.
+func TestPageQuotes(t *testing.T) {
+	r := start(t, Options{})
+	hidden := []string{"rtl\u202egnp.exe", "esc\x1b[31m\u009b", "new\nline", "zero\u200bwidth", " space"}
+	for i, text := range hidden {
+		s := r.open(lease.SessionOptions{Name: text, Host: text, PID: i + 1})
+		s.Acquire(lease.Request{Keys: []string{text}, Label: text, TTL: time.Hour}, quietCaller{})
+		s.Acquire(lease.Request{Keys: []string{text}, Label: text}, quietCaller{})
+	}
+	page := r.get("/").want(t, 200)
+	for _, text := range hidden {
+		quoted := html.EscapeString(strconv.Quote(text))
+		// As the key, where it is most waited for and in the list, and in both rows below it.
+		if n := strings.Count(page.text, quoted); n != 2+2*3 {
+			t.Errorf("%+q is shown quoted %d times, want 8", text, n)
+		}
+		if text != " space" && strings.Contains(page.text, text) {
+			t.Errorf("%+q is shown as it is", text)
+		}
+	}
+	for path, text := range map[string]string{"/?prefix=%E2%80%AEx": "\u202ex", "/?after=z%E2%80%AE": "z\u202e"} {
+		page := r.get(path).want(t, 200)
+		if !strings.Contains(page.text, html.EscapeString(strconv.Quote(text))) {
+			t.Errorf("%s: %+q is not shown quoted", path, text)
+		}
+	}
+}
+
+// A detached hold has no use for its session, so that a cut says nothing of it.
+func TestPageOfDetachedHold(t *testing.T) {
+	row := renderLocks(t, lease.Holder{Party: lease.Party{Session: "gone"}, Detached: true, Broken: true})
+	if !strings.Contains(row, "detached") || strings.Contains(row, "cut off") {
+		t.Errorf("got %s", row)
+	}
+	row = renderLocks(t, lease.Holder{Party: lease.Party{Session: "away"}, Broken: true})
+	if !strings.Contains(row, "cut off") {
+		t.Errorf("got %s", row)
+	}
+}
+
+func renderLocks(t *testing.T, h lease.Holder) string {
+	t.Helper()
+	var text strings.Builder
+	d := summary{Keys: []keyRow{keyRowOf(lease.KeyInfo{Key: "k", Holders: []lease.Holder{h}})}}
+	if err := pageTemplate.ExecuteTemplate(&text, "locks", d); err != nil {
+		t.Fatal(err)
+	}
+	return text.String()
 }
 
 // TestPageEscapes looks for any markup or script that a name could have become.
