@@ -5,6 +5,7 @@ package crashtest
 import (
 	"bufio"
 	"encoding/json"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -17,21 +18,23 @@ import (
 
 // broker is `latchkey serve` as a process. It listens on a unix socket, whose name nobody can take while it is away.
 type broker struct {
-	t    *testing.T
-	addr string
-	args []string
-	log  string // path of what it says on standard error
-	cmd  *exec.Cmd
+	t       *testing.T
+	addr    string
+	program string
+	args    []string
+	env     []string // besides that of this process
+	log     string   // path of what it says on standard error
+	cmd     *exec.Cmd
 }
 
-// startBroker starts one, and ends it with the test.
-func startBroker(t *testing.T, args ...string) *broker {
+// newBroker prepares one, and ends it with the test.
+func newBroker(t *testing.T, args ...string) *broker {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "latchkey") // t.TempDir may be too long for a socket
 	if err != nil {
 		t.Fatal(err)
 	}
-	b := &broker{t: t, log: filepath.Join(dir, "log"), addr: "unix:" + filepath.Join(dir, "s")}
+	b := &broker{t: t, log: filepath.Join(dir, "log"), addr: "unix:" + filepath.Join(dir, "s"), program: os.Getenv(envProgram)}
 	b.args = append([]string{"serve", "--json", "--listen", "", "--http", "", "--unix", filepath.Join(dir, "s")}, args...)
 	t.Cleanup(func() {
 		b.kill()
@@ -41,20 +44,32 @@ func startBroker(t *testing.T, args ...string) *broker {
 		}
 		os.RemoveAll(dir)
 	})
+	return b
+}
+
+// startBroker starts one.
+func startBroker(t *testing.T, args ...string) *broker {
+	t.Helper()
+	b := newBroker(t, args...)
 	b.start()
 	return b
 }
 
-// start runs the process until it says that it listens.
-func (b *broker) start() {
+// start runs the process until it says that it listens. It returns the process's standard input.
+func (b *broker) start() io.Writer {
 	b.t.Helper()
 	log, err := os.OpenFile(b.log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
 		b.t.Fatal(err)
 	}
 	defer log.Close()
-	b.cmd = exec.Command(os.Getenv(envProgram), b.args...)
+	b.cmd = exec.Command(b.program, b.args...)
+	b.cmd.Env = append(os.Environ(), b.env...)
 	b.cmd.Stderr = log
+	in, err := b.cmd.StdinPipe()
+	if err != nil {
+		b.t.Fatal(err)
+	}
 	out, err := b.cmd.StdoutPipe()
 	if err != nil {
 		b.t.Fatal(err)
@@ -67,11 +82,12 @@ func (b *broker) start() {
 	if err != nil || json.Unmarshal(line, &said) != nil || said.Listening["unix"] == "" {
 		b.t.Fatalf("the broker did not say that it listens but %q, %v; and\n%s", line, err, b.said())
 	}
+	return in
 }
 
 // kill ends the process in the middle of what it does.
 func (b *broker) kill() {
-	if b.cmd.ProcessState == nil {
+	if b.cmd != nil && b.cmd.ProcessState == nil {
 		_ = b.cmd.Process.Kill()
 		_ = b.cmd.Wait()
 	}

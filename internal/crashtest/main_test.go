@@ -31,6 +31,13 @@ func TestMain(m *testing.M) {
 		}
 		os.Exit(0)
 	}
+	if offset := os.Getenv(envTrace); offset != "" {
+		code, err := traceMain(offset)
+		if err != nil {
+			fmt.Fprintln(os.Stderr, "trace:", err)
+		}
+		os.Exit(code)
+	}
 	code, err := testMain(m)
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
