@@ -269,6 +269,7 @@ func (c *Client) acquire(ctx context.Context, r Request, h *Held) (Lease, error)
 	}
 	a := &attempt{c: c, k: k, id: r.ID, held: h, outcome: make(chan outcome, 1)}
 	k.session.Acquire(r, a)
+	k.session.Lend()
 	select {
 	case o := <-a.outcome:
 		return c.settle(k, r, o)
@@ -358,6 +359,7 @@ func (c *Client) command(ctx context.Context, cmd Command) (Lease, error) {
 	}
 	answer := make(chan outcome, 1)
 	k.session.Do(cmd, func(l Lease, err error) { answer <- outcome{l, err} })
+	k.session.Lend()
 	select {
 	case o := <-answer:
 		c.judge(k, o.err)

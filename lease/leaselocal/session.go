@@ -136,6 +136,9 @@ func (c *session) pinged(done func(lease.Lease, error)) func(lease.Lease, error)
 	}
 }
 
+// Lend returns at once: in one process there is nothing to read.
+func (c *session) Lend() {}
+
 // Suspend says that the connection broke.
 func (c *session) Suspend() {
 	c.svc.submit(op{do: func() func(error) {

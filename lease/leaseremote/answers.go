@@ -93,9 +93,6 @@ func (s *session) takeReply(l *link, r *wire.Reply) {
 	}
 }
 
-// pause runs the callbacks of the frames so far. See owner.
-func (s *session) pause(*link) { s.deliver() }
-
 // settleLocked ends a call with the broker's answer.
 func (s *session) settleLocked(l *link, c *call, r *wire.Reply) {
 	ok := r.Kind == wire.OK

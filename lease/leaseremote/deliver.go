@@ -52,22 +52,7 @@ func (s *session) deliver() {
 	}
 	told := 0
 	for len(s.ready) > 0 {
-		batch := s.ready
-		told += len(batch)
-		s.ready, s.spare = s.spare[:0], nil
-		s.mu.Unlock()
-		for i := range batch {
-			o := &batch[i]
-			o.tell(s.opts.Notify)
-			if o.last() {
-				s.svc.recycle(o.call)
-			}
-			*o = outcome{}
-		}
-		s.mu.Lock()
-		if cap(batch) <= keptOutcomes {
-			s.spare = batch[:0]
-		}
+		told += s.tellLocked()
 	}
 	s.delivering = false
 	s.mu.Unlock()
@@ -80,6 +65,32 @@ func (s *session) deliver() {
 		runtime.Gosched()
 	}
 	l.uncork()
+}
+
+// tellLocked runs the callbacks that are due, without the lock, and returns how
+// many there were.
+func (s *session) tellLocked() int {
+	batch := s.ready
+	s.ready, s.spare = s.spare[:0], nil
+	s.mu.Unlock()
+	for i := range batch {
+		o := &batch[i]
+		o.tell(s.opts.Notify)
+		if o.last() {
+			s.svc.recycle(o.call)
+		}
+		*o = outcome{}
+	}
+	s.mu.Lock()
+	if cap(batch) <= keptOutcomes {
+		s.spare = batch[:0]
+	}
+	if len(s.ready) == 0 && s.opts.Settled != nil {
+		s.mu.Unlock()
+		s.opts.Settled()
+		s.mu.Lock()
+	}
+	return len(batch)
 }
 
 // keptOutcomes bounds the memory that a burst leaves behind.

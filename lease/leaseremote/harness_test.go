@@ -30,6 +30,7 @@ type broker struct {
 	relays []*relay
 	judge  func(fromBroker bool, line string) verdict
 	dials  int
+	lend   bool // callers read; set before anybody connects
 
 	// lie changes what is said, to see that a checker notices. It is set before
 	// anybody connects.
@@ -223,7 +224,7 @@ func (r *relay) freeze() {
 // connect opens a service on the broker that the test closes.
 func (b *broker) connect() *Service {
 	b.t.Helper()
-	v, err := Dial(context.Background(), "memory", Options{Dial: b.dial, Logger: logger(b.t)})
+	v, err := Dial(context.Background(), "memory", Options{Dial: b.dial, Logger: logger(b.t), lend: b.lend})
 	if err != nil {
 		b.t.Fatal(err)
 	}

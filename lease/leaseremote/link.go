@@ -28,6 +28,9 @@ type link struct {
 	in   *wire.Reader
 	try  *tryWriter // nil where a write cannot be tried without waiting
 
+	lends  bool      // callers may read in place of the keeper
+	readBy time.Time // the read deadline; of who reads
+
 	mu      sync.Mutex // guards what follows
 	out     []byte     // frames that nobody has begun to write
 	spare   []byte     // the buffer that was out before
@@ -38,7 +41,9 @@ type link struct {
 }
 
 func newLink(conn net.Conn) *link {
-	return &link{conn: conn, in: wire.NewReader(conn, wire.MaxReply), try: newTryWriter(conn)}
+	l := &link{conn: conn, in: wire.NewReader(conn, wire.MaxReply), try: newTryWriter(conn)}
+	l.lends = l.try != nil
+	return l
 }
 
 // append adds one frame, made by encode, and reports whether the caller has to

@@ -25,6 +25,8 @@ type Options struct {
 	// Logger gets what cannot be returned: broken connections and lost
 	// sessions. Nil discards it.
 	Logger *slog.Logger
+
+	lend bool // tests: let callers read in-memory connections too
 }
 
 // defaultDialTimeout lets one lost packet of a handshake be repeated.
@@ -106,6 +108,12 @@ func (v *Service) unreachable(op string, err error) error {
 		}
 		return x
 	}
+	v.mu.Lock()
+	closed := v.closed
+	v.mu.Unlock()
+	if closed { // Close cut the connection
+		return &lease.Error{Code: lease.ErrClosed, Op: op, Reason: "the service was closed", Cause: err}
+	}
 	return &lease.Error{Code: lease.ErrUnavailable, Op: op, Reason: "no broker reached at " + v.addr, Cause: err}
 }
 
@@ -116,6 +124,7 @@ func (v *Service) connect(ctx context.Context) (*link, error) {
 		return nil, err
 	}
 	l := newLink(conn)
+	l.lends = l.lends || v.opts.lend
 	if err := l.hello(ctx); err != nil {
 		return nil, l.close(err)
 	}

@@ -33,8 +33,10 @@ type session struct {
 	until  atomic.Int64 // Deadline, in nanoseconds since birth; 0: none
 	ctx    context.Context
 	cancel context.CancelFunc
-	seen   wire.Grant // of the keeper: the frame in hand
-	reply  wire.Reply // the same
+	recall chan struct{} // wakes the keeper when it rests; capacity one
+	lull   *time.Timer   // of the keeper, for resting
+	seen   wire.Grant    // of who reads: the frame in hand
+	reply  wire.Reply    // the same
 
 	mu     sync.Mutex // guards what follows; taken before a link's
 	opened bool
@@ -47,6 +49,8 @@ type session struct {
 	parked int                     // calls that a closing broker sent back
 	frame0 wire.Request            // scratch of sendLocked
 	ids    idSource
+
+	lent lending
 
 	ready      []outcome
 	spare      []outcome
@@ -73,7 +77,7 @@ var _ lease.Session = (*session)(nil)
 func newSession(v *Service, o lease.SessionOptions) *session {
 	s := &session{
 		svc: v, opts: o, log: v.log, birth: time.Now(), id: o.Resume,
-		calls: make(map[uint64]*call), holds: make(map[string]*lease.Lease),
+		calls: make(map[uint64]*call), holds: make(map[string]*lease.Lease), recall: make(chan struct{}, 1),
 	}
 	s.ctx, s.cancel = context.WithCancel(v.ctx)
 	return s

@@ -92,6 +92,9 @@ func TestCutsOverTCP(t *testing.T) {
 			for n := range turns {
 				w := newWaiter(s)
 				s.Acquire(lease.Request{ID: fmt.Sprint(i, "/", n), Keys: []string{"k"}}, w)
+				if i%2 == 0 {
+					s.Lend()
+				}
 				if err := <-w.got; err != nil {
 					t.Errorf("acquire: %v", err)
 					return
@@ -115,6 +118,38 @@ func TestCutsOverTCP(t *testing.T) {
 	all.Wait()
 	if l, err := svc.List(t.Context(), lease.Query{}); err != nil || len(l.Keys) != 0 {
 		t.Fatalf("left behind: %+v, %v", l, err)
+	}
+}
+
+// One caller that reads its own answers, on a real socket that is reset between
+// and during its calls.
+func TestLoneCallerOverTCP(t *testing.T) {
+	addr := listen(t, memory(t))
+	conns := make(chan net.Conn, 100)
+	v, err := Dial(t.Context(), addr, Options{Dial: func(ctx context.Context) (net.Conn, error) {
+		var d net.Dialer
+		c, err := d.DialContext(ctx, "tcp", addr)
+		if err == nil {
+			conns <- c
+		}
+		return c, err
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer v.Close()
+	s, err := v.Open(t.Context(), lease.SessionOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := newWaiter(s)
+	for i := range 400 {
+		if i%100 == 99 {
+			go func() { (<-conns).Close() }()
+		}
+		if err := w.lone(lease.Request{Keys: []string{"k"}}); err != nil {
+			t.Fatal(err)
+		}
 	}
 }
 
