@@ -110,7 +110,7 @@ func closeUnderLoad(e *env) {
 			}
 		}()
 	}
-	time.Sleep(200 * time.Millisecond)
+	time.Sleep(50 * time.Millisecond)
 	if err := e.svc.Close(); err != nil {
 		e.Errorf("close: %v", err)
 	}
