@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"syscall"
 )
 
 const (
@@ -80,6 +81,9 @@ func (j *Journal) prepareSegment(size int64) (fileHeader, error) {
 	if err != nil {
 		// Best effort: the next Open removes it as well.
 		_ = j.o.FS.Remove(temp)
+		if errors.Is(err, syscall.ENOSPC) {
+			err = fmt.Errorf("%w; make room: it takes %d MiB", err, (size+1<<20-1)>>20)
+		}
 		return h, fmt.Errorf("create %s: %w", temp, err)
 	}
 	return h, nil

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"strings"
 	"sync/atomic"
+	"syscall"
 	"testing"
 
 	"github.com/latchkey-go/latchkey/lease/internal/journal"
@@ -56,6 +57,24 @@ func TestSnapshotReplacesSegments(t *testing.T) {
 		t.Errorf("%v came back", recs)
 	}
 	closeJournal(t, j)
+}
+
+// A disk that has no room for a segment stops the start, which says how much is
+// needed, and leaves nothing behind.
+func TestOpenOnFullDisk(t *testing.T) {
+	disk := crashfs.New(func(c crashfs.Call) crashfs.Action {
+		if c.Op == crashfs.OpPreallocate {
+			return crashfs.Action{Err: syscall.ENOSPC}
+		}
+		return crashfs.Action{}
+	})
+	_, _, err := journal.Open(dir, journal.Options{FS: disk}, func([]byte) error { return nil })
+	if !errors.Is(err, syscall.ENOSPC) || !strings.Contains(err.Error(), "make room: it takes 16 MiB") {
+		t.Errorf("got %v", err)
+	}
+	if segments, _, temps := files(disk); segments != 0 || temps != 0 {
+		t.Errorf("%d segments, %d temporary files are left", segments, temps)
+	}
 }
 
 // A disk that is full fails the snapshot and nothing else: the old files stay,
