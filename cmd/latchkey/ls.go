@@ -56,7 +56,7 @@ those who wait, in order.`,
 	f := cmd.Flags()
 	f.IntVar(&o.limit, "limit", pageSize, "list at most this many keys, 0 for all")
 	f.StringVar(&o.after, "after", "", "begin behind this key")
-	f.BoolVar(&o.waiters, "waiters", false, fmt.Sprintf("show all who wait, not only the first %d", fewWaiters))
+	f.BoolVar(&o.waiters, "waiters", false, fmt.Sprintf("show up to 100 who wait for each key, not only the first %d", fewWaiters))
 	f.BoolVar(&o.contended, "contended", false, "only keys that are waited for, the most wanted first")
 	return cmd
 }

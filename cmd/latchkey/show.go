@@ -15,7 +15,8 @@ func (a *app) showCommand() *cobra.Command {
 		Use:   "show KEY",
 		Short: "show everything about one key",
 		Long: `Show who holds a key, in which mode, since when, until when and with which token,
-and everyone who waits for it, in order. The exit status is 0 for a free key too.`,
+and who waits for it, in order, up to 1000. The exit status is 0 for a free key
+too.`,
 		Args: exactly("KEY"),
 		RunE: func(_ *cobra.Command, args []string) error {
 			if err := lease.CheckKey(args[0]); err != nil {
