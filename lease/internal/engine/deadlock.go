@@ -15,11 +15,18 @@ import (
 // holds that nobody stuck has declared were released. What remains waits for
 // itself (Holt, "Some deadlock properties of computer systems", 1972). Holders
 // of a counted key are alternatives, since any one of them may make room; the
-// holders of a shared key, and the requests ahead in the queue, are needed all.
+// holders of a shared key, the requests ahead in the queue, and the requests that
+// declared a hold are needed all.
+//
+// Nobody is stuck before a request comes, so a search when one is queued, or asked
+// for again after it was passed over, is enough: a grant adds a hold that nobody
+// has declared, and whoever else leaves takes edges away.
 
 // mark is a waiter's place in one search.
 type mark struct {
 	stuck bool
+	from  *waiter // on the way to it, while the cycle is looked for
+	key   string  // of from, that it waits for
 }
 
 // deadlockSearch is what the engine keeps for searches.
@@ -29,13 +36,20 @@ type deadlockSearch struct {
 	found     []*waiter
 }
 
-// resolve finds the declared holds; those that are gone make no edge.
+// maxReduction bounds the work of one reduction, in looks at a holder or a
+// waiter: some milliseconds. Beyond it no deadlock is reported.
+const maxReduction = 20 * lease.MaxDeadlockSearch
+
+// resolve finds the declared holds. Those that are gone make no edge, nor does an
+// id that several other sessions use: it cannot be told whose is meant.
 func (e *Engine) resolve(s *Session, ids []string) []*request {
 	var held []*request
 	for _, id := range ids {
-		if r := e.anyones(s, id); r != nil && r.wait == nil && !slices.Contains(held, r) {
-			held = append(held, r)
+		r := e.anyones(s, id)
+		if r == nil || r.wait != nil || r.sess != s && e.ambiguous(r) || slices.Contains(held, r) {
+			continue
 		}
+		held = append(held, r)
 	}
 	return held
 }
@@ -62,7 +76,7 @@ func (e *Engine) undeclare(w *waiter) {
 
 // deadlock returns the cycle that w is stuck in, or nil.
 func (e *Engine) deadlock(w *waiter) []lease.Wait {
-	if len(w.declared) == 0 {
+	if len(w.declared) == 0 && w.last() {
 		return nil // nothing depends on w, so it closes no cycle
 	}
 	s := &e.search
@@ -76,19 +90,41 @@ func (e *Engine) deadlock(w *waiter) []lease.Wait {
 	if !s.explore(w) {
 		return nil // too large to prove
 	}
-	for changed := true; changed; {
-		changed = false
-		for _, x := range s.found {
+	if !s.reduce() || !w.mark.stuck {
+		return nil
+	}
+	return s.cycle(w)
+}
+
+// last reports whether nobody queues behind w.
+func (w *waiter) last() bool {
+	return !slices.ContainsFunc(w.nodes, func(n node) bool { return n.next != nil })
+}
+
+// reduce takes the stuck marks off those that can go on. It sweeps to and fro,
+// because what was found first mostly depends on what was found later, and in a
+// queue it is the other way round.
+func (s *deadlockSearch) reduce() bool {
+	s.steps = 0
+	for sweep := 0; ; sweep++ {
+		changed := false
+		for i := range s.found {
+			x := s.found[i]
+			if sweep%2 == 0 {
+				x = s.found[len(s.found)-1-i]
+			}
 			if x.mark.stuck && s.grantable(x) {
 				x.mark.stuck = false
 				changed = true
 			}
+			if s.steps > maxReduction {
+				return false
+			}
+		}
+		if !changed {
+			return true
 		}
 	}
-	if !w.mark.stuck {
-		return nil
-	}
-	return s.cycle(w)
 }
 
 // explore marks everything that w's grant may depend on, and gives up beyond
@@ -153,19 +189,20 @@ func (s *deadlockSearch) stuckAhead(x *waiter, n *node) *waiter {
 		return nil
 	}
 	for m := n.key.busy.queue.head; m != n; m = m.next {
-		if m.w.active() && m.w.mark.stuck && conflicts(m.w.req, x.req) {
+		if s.steps++; m.w.active() && m.w.mark.stuck && conflicts(m.w.req, x.req) {
 			return m.w
 		}
 	}
 	return nil
 }
 
-// stuckHolder returns a waiter that keeps a holder which x needs gone from ever
-// releasing k, or nil when the holders that can go leave room for x.
+// stuckHolder returns a stuck waiter that declared a hold of k which x needs gone,
+// or nil when the holders that can go leave room for x.
 func (s *deadlockSearch) stuckHolder(x *waiter, k *key) *waiter {
 	var blocker *waiter
 	stuck, limit := int32(0), x.req.limit
 	for h := k.first; h != nil; h = h.next {
+		s.steps++
 		y := s.keeper(h.req)
 		if y == nil || x.req.mode == lease.Shared && h.req.mode == lease.Shared {
 			continue
@@ -180,68 +217,73 @@ func (s *deadlockSearch) stuckHolder(x *waiter, k *key) *waiter {
 	return blocker
 }
 
-// keeper returns a stuck waiter that declared the hold, if all that declared it
-// are stuck: while one of them can go on, the hold may yet be released.
+// keeper returns a stuck waiter that declared the hold: the hold stands until all
+// that declared it are answered.
 func (s *deadlockSearch) keeper(r *request) *waiter {
-	var y *waiter
 	for _, w := range s.declaring[r] {
-		if !w.mark.stuck {
-			return nil
+		if s.steps++; w.mark.stuck {
+			return w
 		}
-		y = w
 	}
-	return y
+	return nil
 }
 
-// cycle walks from one stuck waiter to what it is stuck on until it meets
-// itself.
+// cycle finds a shortest way from w, over what each is stuck on, back to w. There
+// is one: without w nothing here would be stuck.
 func (s *deadlockSearch) cycle(w *waiter) []lease.Wait {
-	var path []*waiter
-	var keys []string
-	for !slices.Contains(path, w) {
-		path = append(path, w)
-		next, key := s.reason(w)
-		keys = append(keys, key)
-		w = next
+	for queue := []*waiter{w}; len(queue) > 0; queue = queue[1:] {
+		x := queue[0]
+		closed := s.reasons(x, func(y *waiter, key string) bool {
+			if y.mark.from == nil {
+				y.mark.from, y.mark.key = x, key
+				queue = append(queue, y)
+			}
+			return y == w
+		})
+		if closed {
+			break
+		}
 	}
 	var cycle []lease.Wait
-	for i := slices.Index(path, w); i < len(path); i++ {
-		p := path[i].req.sess.party
-		p.Label = path[i].req.label()
-		cycle = append(cycle, lease.Wait{Who: p.Who(), Key: keys[i]})
+	for x := w; x.mark.from != nil; {
+		key := x.mark.key
+		x = x.mark.from
+		p := x.req.sess.party
+		p.Label = x.req.label()
+		cycle = append(cycle, lease.Wait{Who: p.Who(), Key: key})
+		if x == w {
+			break
+		}
 	}
+	slices.Reverse(cycle)
 	return cycle
 }
 
-func (s *deadlockSearch) reason(w *waiter) (next *waiter, key string) {
-	for i := range w.nodes {
-		n := &w.nodes[i]
-		if y := s.stuckHolder(w, n.key); y != nil {
-			return y, n.key.name
-		}
-	}
-	for i := range w.nodes {
-		n := &w.nodes[i]
-		if y := s.stuckAhead(w, n); y != nil {
-			return y, n.key.name
-		}
-	}
-	return w, w.nodes[0].key.name // unreachable: a stuck waiter has a reason
-}
-
-// recheck looks for a deadlock that became certain because w waits no more: a
-// hold that it had declared may now depend on stuck requests only.
-func (e *Engine) recheck(w *waiter) {
-	for _, r := range w.declared {
-		for _, y := range slices.Clone(e.search.declaring[r]) {
-			if !y.active() || y.req.wait != y {
-				continue
+// reasons calls yield with each stuck waiter that keeps x from a key, until it
+// returns true.
+func (s *deadlockSearch) reasons(x *waiter, yield func(y *waiter, key string) bool) bool {
+	for i := range x.nodes {
+		n := &x.nodes[i]
+		name := n.key.name
+		if s.stuckHolder(x, n.key) != nil {
+			for h := n.key.first; h != nil; h = h.next {
+				for _, y := range s.declaring[h.req] {
+					if y.mark.stuck && yield(y, name) {
+						return true
+					}
+				}
 			}
-			if cycle := e.deadlock(y); cycle != nil {
-				e.refuseDeadlocked(y, cycle)
+		}
+		if x.req.flags&prefers != 0 {
+			continue
+		}
+		for m := n.key.busy.queue.head; m != n; m = m.next {
+			if m.w.active() && m.w.mark.stuck && conflicts(m.w.req, x.req) && yield(m.w, name) {
+				return true
 			}
 		}
 	}
+	return false
 }
 
 func (e *Engine) refuseDeadlocked(w *waiter, cycle []lease.Wait) {

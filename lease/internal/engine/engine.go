@@ -161,6 +161,7 @@ func (e *Engine) Fail(reason string) {
 			}
 		}
 	}
+	slices.SortFunc(doubtful, func(a, b *hold) int { return cmp.Compare(a.token, b.token) })
 	for _, h := range doubtful {
 		e.drop(h, lease.EventEnded, lease.ErrUnknown)
 	}
@@ -180,6 +181,7 @@ func (e *Engine) dropWaiters(err error) {
 			e.refuseWaiter(k.waiting().head.w, err)
 		}
 	}
+	e.pass() // frees what nobody waits for now
 }
 
 // contendedKeys lists the keys with waiters in an order that depends on nothing
