@@ -161,6 +161,9 @@ func (a *app) root() *cobra.Command {
 // programs.
 func flagProblem(err error) string {
 	x, ok := errors.AsType[*strconv.NumError](err)
+	if before, _, found := strings.Cut(err.Error(), "time: "); found {
+		return before + "not a duration such as 30s or 5m"
+	}
 	switch {
 	case !ok:
 		return err.Error()

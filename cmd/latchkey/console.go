@@ -29,11 +29,13 @@ func (c *console) line(format string, args ...any) {
 	c.drawLocked(current)
 }
 
-// replace shows a line in place of the one before; "" takes it away.
-func (c *console) replace(line string) {
+// replace shows a line in place of the one before; "" takes it away. What is too
+// long loses the end of its first part, so that what changes is always seen.
+func (c *console) replace(line, end string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.drawLocked(cut(oneLine(line), c.width-1))
+	line = cut(oneLine(line), max(c.width-1-displayWidth(end), 1)) + end
+	c.drawLocked(cut(line, c.width-1))
 }
 
 // drawLocked needs nothing of the terminal but to go back to its left edge.

@@ -146,7 +146,7 @@ type keys struct{ table }
 func keyTable() *keys {
 	return &keys{table{columns: []column{
 		{name: "KEY", cut: true}, {name: "MODE"}, {name: "HOLDER", cut: true}, {name: "SINCE", right: true},
-		{name: "LEFT", right: true}, {name: "TOKEN", right: true}, {name: "WAITING", right: true},
+		{name: "LEFT", right: true}, {name: "TOKEN", right: true, spare: true}, {name: "WAITING", right: true},
 	}}}
 }
 

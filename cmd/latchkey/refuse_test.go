@@ -21,6 +21,9 @@ func TestCommandLineRefuses(t *testing.T) {
 		{[]string{"lock", "k", "--max", "99999999999999999999"}, `"--max" flag: too large a number;`},
 		{[]string{"lock", "k", "--try=perhaps"}, `"--try" flag: neither true nor false;`},
 		{[]string{"force", "k", "--token", "-1"}, `"--token" flag: not a whole number from 0;`},
+		{[]string{"lock", "k", "--wait", "soon"}, `"--wait" flag: not a duration such as 30s or 5m;`},
+		{[]string{"run", "k", "--at-least", "forever", "--", "true"}, `"--at-least" flag: not a duration such as 30s or 5m;`},
+		{[]string{"watch", "--key", ""}, "key is empty"},
 		{[]string{"lock", "k", "--ttl", "100y"}, "not a duration such as"},
 		{[]string{"ls", "--server", "unix:" + strings.Repeat("s", 200)}, "the path of a unix socket may have"},
 	} {

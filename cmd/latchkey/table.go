@@ -2,6 +2,7 @@ package main
 
 import (
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -56,6 +57,7 @@ type column struct {
 	name  string
 	right bool // numbers
 	cut   bool // may be cut when the terminal is too narrow
+	spare bool // is left out when otherwise nothing would be left of those
 }
 
 // table lays out rows in columns.
@@ -68,6 +70,7 @@ const gap = "  "
 
 // render lays the table out as wide as the terminal allows.
 func (t *table) render(s style) string {
+	t.spare(s.width)
 	widths := t.widths(s.width)
 	var b strings.Builder
 	head := make([]cell, len(t.columns))
@@ -100,6 +103,30 @@ func (t *table) renderRow(b *strings.Builder, s style, widths []int, row []cell)
 		blanks += room
 	}
 	b.WriteByte('\n')
+}
+
+// cutWidth is what a column that may be cut should keep, as long as others can be
+// spared.
+const cutWidth = 24
+
+// spare leaves out the columns that can be spared, if the terminal is so narrow that
+// those that may be cut would not keep enough.
+func (t *table) spare(limit int) {
+	narrow := func(w int, c column) bool { return c.cut && w < cutWidth }
+	full, cut := t.widths(0), t.widths(limit)
+	short := false
+	for i, c := range t.columns {
+		short = short || narrow(cut[i], c) && cut[i] < full[i]
+	}
+	for i := len(t.columns) - 1; i >= 0 && short; i-- {
+		if !t.columns[i].spare {
+			continue
+		}
+		t.columns = slices.Delete(t.columns, i, i+1)
+		for r := range t.rows {
+			t.rows[r] = slices.Delete(t.rows[r], i, i+1)
+		}
+	}
 }
 
 // widths are those of the contents, less what the widest columns that may be cut

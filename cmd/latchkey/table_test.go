@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"slices"
 	"strings"
 	"testing"
@@ -107,9 +108,28 @@ func TestTableFits(t *testing.T) {
 			t.Errorf("a line is %d columns wide: %q", w, line)
 		}
 	}
-	for _, part := range []string{"17", "28s", "…"} {
+	for _, part := range []string{"28s", "…"} {
 		if !strings.Contains(got, part) {
 			t.Errorf("%q is missing in\n%s", part, got)
+		}
+	}
+}
+
+// Tokens, which show has as well, make room for keys and holders where these would
+// otherwise be cut to nothing.
+func TestTableSpares(t *testing.T) {
+	k := contended()
+	k.Key = "deploy/production/eu-central-1/web"
+	k.Holders[0].Token = 1795975745419271
+	for width, want := range map[int]bool{0: true, 160: true, 80: false} {
+		table := keyTable()
+		table.addKey(k, false)
+		got := table.render(style{width: width})
+		if strings.Contains(got, "TOKEN") != want || strings.Contains(got, "1795975745419271") != want {
+			t.Errorf("%d columns: tokens %v, want %v\n%s", width, !want, want, got)
+		}
+		if !strings.Contains(got, "deploy/production") || !strings.Contains(got, "alice@web1 pid 4") {
+			t.Errorf("%d columns: too much is cut\n%s", width, got)
 		}
 	}
 }
@@ -129,10 +149,18 @@ func TestDetail(t *testing.T) {
 }
 
 func TestWaitingLine(t *testing.T) {
-	got := waitingLine("deploy", []lease.Holder{holder(), holder()}, 2)
+	cause, place := waitingLine("deploy", []lease.Holder{holder(), holder()}, 2)
+	got := cause + place
 	want := `waiting for deploy: held by alice@web1 pid 4 "make deploy" for 2m and 1 other, 3rd in line`
 	if got != want {
 		t.Errorf("got  %s\nwant %s", got, want)
+	}
+	var out bytes.Buffer
+	c := &console{out: &out, width: 60}
+	c.replace(cause, place+", waiting for 4s")
+	shown := strings.TrimSpace(out.String())
+	if displayWidth(shown) != 59 || !strings.HasSuffix(shown, "…, 3rd in line, waiting for 4s") {
+		t.Errorf("on a narrow terminal: got %q", shown)
 	}
 }
 

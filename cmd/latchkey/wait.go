@@ -56,29 +56,33 @@ func (p *progress) run() {
 		return
 	}
 	begin := time.Now()
-	line := waitingLine(q.Key, q.Ahead, q.Position)
+	cause, place := waitingLine(q.Key, q.Ahead, q.Position)
 	if p.con.width == 0 {
-		p.con.line("%s", line)
+		p.con.line("%s%s", cause, place)
 		return
 	}
-	defer p.con.replace("")
+	defer p.con.replace("", "")
 	tick := time.NewTicker(time.Second)
 	defer tick.Stop()
 	for {
-		p.con.replace(line + ", waiting for " + span(time.Since(begin).Truncate(time.Second)))
+		since := ""
+		if d := time.Since(begin).Truncate(time.Second); d > 0 {
+			since = ", waiting for " + span(d)
+		}
+		p.con.replace(cause, place+since)
 		select {
 		case <-tick.C:
 		case <-p.stop:
 			return
 		}
-		if now, ok := p.look(); ok {
-			line = now
+		if c, n, ok := p.look(); ok {
+			cause, place = c, n
 		}
 	}
 }
 
 // look asks for the first key that is in the way.
-func (p *progress) look() (string, bool) {
+func (p *progress) look() (cause, place string, ok bool) {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
 	for _, key := range p.request.Keys {
@@ -87,16 +91,17 @@ func (p *progress) look() (string, bool) {
 			continue
 		}
 		info := l.Keys[0]
-		for place, w := range info.Waiters {
-			if w.Party == p.me && (len(info.Holders) > 0 || place > 0) {
-				return waitingLine(key, info.Holders, place), true
+		for n, w := range info.Waiters {
+			if w.Party == p.me && (len(info.Holders) > 0 || n > 0) {
+				cause, place := waitingLine(key, info.Holders, n)
+				return cause, place, true
 			}
 		}
 	}
-	return "", false
+	return "", "", false
 }
 
-// waitingLine says what a request waits for and how many are before it.
-func waitingLine(key string, holders []lease.Holder, ahead int) string {
-	return fmt.Sprintf("waiting for %s%s, %s in line", plain(key), heldBy(holders), ordinal(ahead+1))
+// waitingLine says what a request waits for, and at which place.
+func waitingLine(key string, holders []lease.Holder, ahead int) (cause, place string) {
+	return fmt.Sprintf("waiting for %s%s", plain(key), heldBy(holders)), fmt.Sprintf(", %s in line", ordinal(ahead+1))
 }

@@ -21,8 +21,13 @@ func (a *app) watchCommand() *cobra.Command {
 expired, forced, ended with its session, queued, dequeued, detached. It reconnects
 when the broker goes away; a line "gap" then says that events were missed.`,
 		Args: atMostOne,
-		RunE: func(_ *cobra.Command, args []string) error {
+		RunE: func(cmd *cobra.Command, args []string) error {
 			q := lease.Query{Key: key}
+			if cmd.Flags().Changed("key") {
+				if err := lease.CheckKey(key); err != nil {
+					return err
+				}
+			}
 			if len(args) == 1 {
 				q.Prefix = args[0]
 			}
