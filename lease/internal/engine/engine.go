@@ -181,7 +181,7 @@ func (e *Engine) dropWaiters(err error) {
 			e.refuseWaiter(k.waiting().head.w, err)
 		}
 	}
-	e.pass() // frees what nobody waits for now
+	e.pass() // frees the keys that nothing is left of
 }
 
 // contendedKeys lists the keys with waiters in an order that depends on nothing
