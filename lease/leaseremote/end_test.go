@@ -64,7 +64,7 @@ func TestGoodbyeDuringCut(t *testing.T) {
 		u.ask(one("k")).ok()
 		b.refuse(errors.New("cut off"))
 		b.cut()
-		time.Sleep(time.Second)
+		time.Sleep(300 * time.Millisecond) // the pauses between attempts are short yet
 		answer := u.closed()
 		time.Sleep(100 * time.Millisecond)
 		b.refuse(nil)

@@ -4,9 +4,9 @@ import (
 	"fmt"
 	"net"
 	"sync"
-	"syscall"
 	"time"
 
+	"github.com/latchkey-go/latchkey/internal/trywrite"
 	"github.com/latchkey-go/latchkey/internal/wire"
 	"github.com/latchkey-go/latchkey/lease"
 )
@@ -26,7 +26,7 @@ const flushRounds = 4
 type link struct {
 	conn net.Conn
 	in   *wire.Reader
-	try  *tryWriter // nil where a write cannot be tried without waiting
+	try  *trywrite.Writer // nil where a write cannot be tried without waiting
 
 	lends  bool      // callers may read in place of the keeper
 	readBy time.Time // the read deadline; of who reads
@@ -41,7 +41,7 @@ type link struct {
 }
 
 func newLink(conn net.Conn) *link {
-	l := &link{conn: conn, in: wire.NewReader(conn, wire.MaxReply), try: newTryWriter(conn)}
+	l := &link{conn: conn, in: wire.NewReader(conn, wire.MaxReply), try: trywrite.New(conn)}
 	l.lends = l.try != nil
 	return l
 }
@@ -113,7 +113,7 @@ func (l *link) flush() {
 		}
 		n := 0
 		if l.try != nil {
-			n = l.try.write(frames)
+			n = l.try.Write(frames)
 		}
 		if n < len(frames) {
 			l.writeLater(frames, n)
@@ -192,12 +192,4 @@ func (l *link) close(err error) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.broken
-}
-
-// tryWriter writes without ever waiting.
-type tryWriter struct {
-	raw syscall.RawConn
-	fn  func(fd uintptr) bool // attempt, made once
-	p   []byte
-	n   int
 }

@@ -40,3 +40,31 @@ func TestGrantAndHandOver(t *testing.T) {
 		}
 	})
 }
+
+// Settled is called after the callbacks of what came together, once.
+func TestSettled(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		b := newBroker(t, leaselocal.Options{})
+		var settled, told int
+		s, err := b.connect().Open(t.Context(), lease.SessionOptions{Settled: func() { settled++ }})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for range 3 {
+			s.Do(lease.Command{Verb: lease.Ping}, func(lease.Lease, error) {
+				told++
+				if told == 3 && settled > 2 {
+					t.Errorf("settled %d times before all were told", settled)
+				}
+			})
+		}
+		synctest.Wait()
+		if told != 3 || settled < 1 || settled > 3 {
+			t.Errorf("told %d, settled %d times", told, settled)
+		}
+		s.Do(lease.Command{Verb: lease.Release}, func(lease.Lease, error) { told++ }) // refused on the spot
+		if told != 4 {
+			t.Error("a refusal waits")
+		}
+	})
+}
