@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/signal"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -70,7 +71,7 @@ and tokens never go back.`,
 	f.StringVar(&o.listen, "listen", "127.0.0.1:6970", `address for clients, port 0 for any; "" for none`)
 	f.StringVar(&o.unix, "unix", "", "path of a unix socket for clients of this user")
 	f.StringVar(&o.http, "http", "127.0.0.1:6971", `address of the HTTP API, metrics and status page; "" for none`)
-	f.StringSliceVar(&o.httpHosts, "http-host", nil, "name under which HTTP may be reached besides loopback; repeatable")
+	f.StringArrayVar(&o.httpHosts, "http-host", nil, "`name` under which HTTP may be reached besides loopback; repeatable")
 	f.StringVar(&o.data, "data", "", "directory that keeps locks and tokens over a restart")
 	f.StringVar(&o.fsync, "fsync", "always", "when the directory is synced: always, interval or never")
 	f.Uint64Var(&o.tokenFloor, "token-floor", 0, "make every token greater than this; for a directory restored from a backup")
@@ -89,6 +90,11 @@ func (o *serveOptions) check() error {
 	}
 	if lease.Token(o.tokenFloor) >= lease.MaxToken {
 		return fmt.Errorf("--token-floor %d is not a token: they are below %d", o.tokenFloor, lease.MaxToken)
+	}
+	for _, h := range o.httpHosts {
+		if net.ParseIP(strings.Trim(h, "[]")) == nil && (h == "" || strings.ContainsAny(h, "/:*, \t")) {
+			return fmt.Errorf("--http-host %q is not the name of a host, without scheme and port", h)
+		}
 	}
 	for _, l := range []struct{ flag, address string }{{"--listen", o.listen}, {"--http", o.http}} {
 		if l.address == "" {

@@ -58,7 +58,7 @@ func allowedHosts(names []string) map[string]bool {
 func (s *Server) checkCaller(r *http.Request) *problem {
 	if !s.hostAllowed(r) {
 		return refuse(http.StatusForbidden, "host %s is not one that this broker answers for; "+
-			"use a loopback address or add the name to the broker's hosts", lease.QuoteKey(r.Host))
+			"use a loopback address, or start it with --http-host and the name", lease.QuoteKey(r.Host))
 	}
 	if o := r.Header.Get("Origin"); o != "" && !sameOrigin(o, r.Host) {
 		return refuse(http.StatusForbidden, "origin %s is foreign: web pages of other origins may not use this broker",
