@@ -19,6 +19,7 @@ type disk struct {
 	every    time.Duration
 	unsynced time.Time // when the oldest record since the last sync was written, under Interval
 	timer    *time.Timer
+	polling  bool // timer is set to look after a snapshot instead of for the next sync
 	sync     lease.Histogram
 	failed   bool // the engine was told of the journal's failure
 
@@ -67,13 +68,29 @@ func (s *Service) commit() error {
 	}
 	if out.HasRecords() {
 		begin := time.Now()
-		out.Records(d.journal.Append)
+		d.append(out)
 		if err := d.journal.Commit(out.MustSync); err == nil {
 			s.engine.Committed()
 			d.committed(begin, d.policy == Always || out.MustSync)
 		}
 	}
 	return s.checkDisk()
+}
+
+// append hands the records over, in pieces: a million leases that end at once are
+// more than the journal takes before a commit. A crash between two pieces leaves
+// what nobody was told of.
+func (d *disk) append(out *engine.Output) {
+	size := 0
+	out.Records(func(rec []byte) {
+		if size += len(rec); size > commitPiece {
+			size = len(rec)
+			if d.journal.Commit(false) != nil {
+				return // the commit that follows says so
+			}
+		}
+		d.journal.Append(rec)
+	})
 }
 
 // checkDisk stops all granting when the journal has failed, wherever that was:
@@ -122,6 +139,7 @@ func (d *disk) busy() bool {
 		return true
 	default: // the writer is behind: look again soon
 		d.timer.Reset(time.Millisecond)
+		d.polling = true
 		return false
 	}
 }
@@ -143,6 +161,12 @@ func (d *disk) housekeep(s *Service) {
 		d.snapshotOn(s)
 	case !s.closing && !d.publishing.Load() && d.journal.Size() > d.threshold():
 		d.snapshotBegin(s)
+	}
+	if d.polling && d.snap == nil {
+		d.polling = false
+		if !d.unsynced.IsZero() {
+			d.timer.Reset(max(d.every-time.Since(d.unsynced), 0))
+		}
 	}
 	if err := s.checkDisk(); err != nil {
 		s.deliver(err)
@@ -203,6 +227,7 @@ func (d *disk) close() error {
 		return nil
 	}
 	d.timer.Stop()
+	d.snap, d.walk = nil, nil // the journal gives it up
 	return d.journal.Close()
 }
 

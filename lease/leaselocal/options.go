@@ -72,6 +72,10 @@ const snapshotSize = 32 << 20
 // batches: about a millisecond of work.
 const snapshotPiece = 2000
 
+// commitPiece is how many bytes of records the journal gets between two commits
+// within one batch.
+const commitPiece = 8 << 20
+
 // Open starts a service, rebuilding it from the directory if there is one.
 func Open(o Options) (*Service, error) {
 	if o.SyncEvery == 0 {

@@ -19,6 +19,7 @@ type Service struct {
 	mu     sync.Mutex // guards what follows
 	inbox  []op
 	owned  bool  // some goroutine is draining and owns the engine
+	missed bool  // the loop was woken while it was owned: look at the clock once more
 	closed bool  // nothing is taken any more
 	err    error // of closing the journal
 
@@ -117,12 +118,14 @@ func (s *Service) ended() bool {
 	return s.closed && !s.owned
 }
 
-// take makes the caller the owner, unless there is one: that one will look at
-// the inbox and the clock before it stops.
+// take makes the loop the owner, unless there is one: that one will look at the
+// inbox and the clock before it stops. Without missed it would not see that the
+// timer fired after it had set it.
 func (s *Service) take() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.owned {
+	if s.owned || s.closed {
+		s.missed = s.owned
 		return false
 	}
 	s.owned = true
@@ -135,7 +138,7 @@ func (s *Service) drain(batches int) {
 	for n := 1; ; n++ {
 		s.mu.Lock()
 		batch := s.inbox
-		empty := n > 1 && len(batch) == 0 && !s.disk.busy()
+		empty := s.closed || n > 1 && len(batch) == 0 && !s.missed && !s.disk.busy()
 		if empty || batches > 0 && n > batches {
 			s.owned = false
 			kick := !empty || s.closed // what is left, or the end, is the loop's
@@ -145,7 +148,7 @@ func (s *Service) drain(batches int) {
 			}
 			return
 		}
-		s.inbox = s.spare[:0]
+		s.inbox, s.missed = s.spare[:0], false
 		s.mu.Unlock()
 		s.run(batch)
 		clear(batch)

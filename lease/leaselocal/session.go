@@ -36,12 +36,17 @@ func (s *Service) Open(ctx context.Context, o lease.SessionOptions) (lease.Sessi
 	var err error
 	if e := s.call(ctx, func() func(error) {
 		err = sess.open(o)
-		return nil
+		return func(failed error) {
+			if failed != nil && err == nil {
+				err = unknown(failed) // what it is said to hold may not be on the disk
+			}
+		}
 	}); e != nil {
 		sess.abandon(o.Resume != "")
 		return nil, e
 	}
 	if err != nil {
+		sess.abandon(o.Resume != "")
 		return nil, err
 	}
 	sess.alive.Store(int64(sent))
@@ -68,7 +73,7 @@ func (c *session) open(o lease.SessionOptions) (err error) {
 	return err
 }
 
-// abandon undoes an open whose caller gave up while it was on its way.
+// abandon undoes an open that its caller is told has failed, if it has not.
 func (c *session) abandon(resumed bool) {
 	c.svc.submit(op{do: func() func(error) {
 		switch {

@@ -15,7 +15,11 @@ func (s *Service) List(ctx context.Context, q lease.Query) (lease.Listing, error
 	var err error
 	if e := s.call(ctx, func() func(error) {
 		l, err = s.engine.List(q)
-		return nil
+		return func(failed error) {
+			if failed != nil {
+				l, err = lease.Listing{}, &lease.Error{Code: lease.ErrUnavailable, Op: "list", Reason: "the journal failed meanwhile; ask again", Cause: failed}
+			}
+		}
 	}); e != nil {
 		return lease.Listing{}, e
 	}
@@ -27,6 +31,7 @@ func (s *Service) Force(ctx context.Context, f lease.ForceRequest) (lease.Forced
 	if err := f.Check(); err != nil {
 		return lease.Forced{}, refusal(err, "force")
 	}
+	began := ctx.Err() == nil
 	var got lease.Forced
 	var err error
 	if e := s.call(ctx, func() func(error) {
@@ -38,6 +43,9 @@ func (s *Service) Force(ctx context.Context, f lease.ForceRequest) (lease.Forced
 			s.log.Warn("force", "key", f.Key, "by", f.By, "reason", f.Reason, "holds", len(got.Holds), "token", got.Token, "err", err)
 		}
 	}); e != nil {
+		if ctx.Err() != nil && began {
+			e = &lease.Error{Code: lease.ErrUnknown, Op: "force", Key: f.Key, Reason: "the answer was not waited for", Cause: e}
+		}
 		return lease.Forced{}, e
 	}
 	return got, err
@@ -66,6 +74,13 @@ type watch struct {
 // Watch calls fn with the events of the selected keys.
 func (s *Service) Watch(ctx context.Context, q lease.Query, fn func(lease.Event)) (func(), error) {
 	w := &watch{q: q, fn: fn}
+	stop := sync.OnceFunc(func() {
+		s.submit(op{do: func() func(error) {
+			s.watches = slices.DeleteFunc(s.watches, func(x *watch) bool { return x == w })
+			s.engine.Watch(len(s.watches) > 0)
+			return nil
+		}})
+	})
 	var err error
 	if e := s.call(ctx, func() func(error) {
 		if len(s.watches) >= lease.MaxWatches {
@@ -76,18 +91,13 @@ func (s *Service) Watch(ctx context.Context, q lease.Query, fn func(lease.Event)
 		s.engine.Watch(true)
 		return nil
 	}); e != nil {
+		stop() // it may begin yet
 		return nil, e
 	}
 	if err != nil {
 		return nil, err
 	}
-	return sync.OnceFunc(func() {
-		s.submit(op{do: func() func(error) {
-			s.watches = slices.DeleteFunc(s.watches, func(x *watch) bool { return x == w })
-			s.engine.Watch(len(s.watches) > 0)
-			return nil
-		}})
-	}), nil
+	return stop, nil
 }
 
 func (s *Service) tell(e lease.Event) {
