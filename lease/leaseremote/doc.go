@@ -49,8 +49,10 @@
 // # Concurrency
 //
 // Everything is safe for concurrent use. No call of a session waits for the
-// network. The callbacks of one session are run one at a time, by the goroutine
-// that reads its connection or by the one that made a call which is answered on
-// the spot; those of a Watch by the goroutine that reads the other connection.
-// They must not block, and must not call Close of the service.
+// network, but for Lend, which waits a few milliseconds at most. The callbacks of
+// one session are run one at a time, by the goroutine that reads its connection,
+// its own or that of a lone caller, or by one that made a call which is answered
+// on the spot; those of a Watch by the goroutine that reads the other connection.
+// They must not block, and must not call Close of the service. Between the calls
+// of a lone caller a notice can be two milliseconds late.
 package leaseremote
