@@ -103,8 +103,8 @@ type Session interface {
 	// Lend may be called by a goroutine that is about to wait for the answer to
 	// a call that it just made, and has nothing else to do: a service behind a
 	// connection may read the answer on it, which saves two switches between
-	// goroutines. It returns when something has come, or within a few
-	// milliseconds, or at once. Never calling it costs nothing but time.
+	// goroutines. It returns when something has come, or within some
+	// tens of milliseconds, or at once. Never calling it costs nothing but time.
 	Lend()
 
 	// Suspend says that the connection behind the session broke: waiters keep

@@ -52,6 +52,7 @@ func suite() []group {
 		{"goodbye", goodbyes()},
 		{"restart", restarts()},
 		{"client", clients()},
+		{"settled", settling()},
 	}
 }
 
