@@ -6,6 +6,7 @@ import (
 	"bufio"
 	"encoding/json"
 	"io"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -63,6 +64,14 @@ func (b *broker) start() io.Writer {
 		b.t.Fatal(err)
 	}
 	defer log.Close()
+	// What it was wrapped in may have been killed before it.
+	eventually(b.t, "the last life is over", func() bool {
+		conn, err := net.Dial("unix", strings.TrimPrefix(b.addr, "unix:"))
+		if err == nil {
+			conn.Close()
+		}
+		return err != nil
+	})
 	b.cmd = exec.Command(b.program, b.args...)
 	b.cmd.Env = append(os.Environ(), b.env...)
 	b.cmd.Stderr = log

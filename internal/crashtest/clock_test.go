@@ -3,6 +3,7 @@
 package crashtest
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"os"
@@ -66,14 +67,16 @@ func (s *succession) take(meanwhile func()) {
 	}
 	got := make(chan answer, 1)
 	ttl := s.ttl
+	ctx, cancel := context.WithTimeout(s.t.Context(), patience)
+	defer cancel()
 	go func() {
-		l, err := s.c.Acquire(s.t.Context(), lease.Request{Keys: []string{"succession"}, TTL: ttl})
+		l, err := s.c.Acquire(ctx, lease.Request{Keys: []string{"succession"}, TTL: ttl})
 		got <- answer{l, err}
 	}()
 	meanwhile()
 	a := <-got
 	if a.err != nil {
-		s.t.Fatal(a.err)
+		s.t.Fatalf("a lease of %v, %v after its grant: %v", ttl, time.Since(s.since), a.err)
 	}
 	// A clock that is an hour off would show as an hour, or as nothing.
 	if lasted := time.Since(s.since); !s.since.IsZero() && (lasted < ttl || lasted > ttl+patience/2) {
@@ -90,6 +93,7 @@ func (s *succession) take(meanwhile func()) {
 // last as long as they were promised, the same holder keeps what it renews, a bounded wait is as long as it was asked to
 // be, and tokens rise.
 func TestWallClockSteps(t *testing.T) {
+	t.Parallel()
 	if canTrace != "" {
 		t.Skip(canTrace)
 	}
@@ -141,6 +145,7 @@ func TestWallClockSteps(t *testing.T) {
 // Each life of the broker has another monotonic clock, as after a boot of the machine: first ahead by an hour, then back,
 // then ahead again. Leases live on, for their time and not for an hour more or less.
 func TestMonotonicClockOfAnotherBoot(t *testing.T) {
+	t.Parallel()
 	another := []string{"--fork", "--kill-child", "--time", "--monotonic", "3600", "--boottime", "3600", "--"}
 	unshare, err := exec.LookPath("unshare")
 	if err != nil {

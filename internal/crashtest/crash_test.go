@@ -89,7 +89,7 @@ func (r *run) seen(c *client, what string, since int64) int {
 func (r *run) underLoad(since int64, clients ...*client) {
 	r.t.Helper()
 	for _, c := range clients {
-		eventually(r.t, c.o.Name+" is granted leases", func() bool { return r.seen(c, got, since) >= 8 })
+		eventually(r.t, c.o.Name+" is granted leases", func() bool { return r.seen(c, got, since) >= 4 })
 	}
 }
 

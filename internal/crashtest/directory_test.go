@@ -23,6 +23,7 @@ import (
 // Of two brokers on one directory the second refuses with one clear line, whatever its address, and the first does not
 // notice. When the first is killed the directory is free at once.
 func TestTwoBrokersOnOneDirectory(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	b := startBroker(t, "--data", dir)
 	client := connect(t, b)
@@ -74,6 +75,7 @@ func TestFullDisk(t *testing.T) {
 		fillDisk(t, os.Getenv(envDisk))
 		return
 	}
+	t.Parallel()
 	self, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)

@@ -9,6 +9,7 @@ package crashtest
 import (
 	"context"
 	"errors"
+	"flag"
 	"fmt"
 	"os"
 	"os/exec"
@@ -64,6 +65,11 @@ func testMain(m *testing.M) (code int, err error) {
 	build := exec.Command("go", append(args, "github.com/latchkey-go/latchkey/cmd/latchkey")...)
 	if text, err := build.CombinedOutput(); err != nil {
 		return 1, fmt.Errorf("build the program: %w\n%s", err, text)
+	}
+	// The tests wait for processes most of the time: on few cores, too, several go on at once.
+	flag.Parse()
+	if err := flag.Set("test.parallel", "4"); err != nil {
+		return 1, err
 	}
 	os.Setenv(envProgram, path)
 	os.Setenv("GORACE", "atexit_sleep_ms=0") // or every process takes a second to end
