@@ -99,6 +99,7 @@ func (e *Engine) Advance(now time.Duration) {
 	})
 	e.delayEnds.advance(now, func(d *delay) {
 		d.key.busy.delay = nil
+		e.record(Record{Kind: recDelay, Key: d.key.name}, false)
 		e.touched(d.key)
 	})
 	e.waitEnds.advance(now, func(w *waiter) {

@@ -20,7 +20,8 @@ type world struct {
 	notices []lease.Notice
 	events  []lease.Event
 
-	unchecked bool // too large to recount after each step
+	told      func(Effect) // hears everything first; may be nil
+	unchecked bool         // too large to recount after each step
 }
 
 // asker is a lease.Caller that records.
@@ -44,6 +45,9 @@ func newWorld(t testing.TB, cfg Config) *world {
 func (w *world) carry() {
 	w.e.Out().Records(func(rec []byte) { w.log = append(w.log, append([]byte(nil), rec...)) })
 	for _, f := range w.e.Out().Effects {
+		if w.told != nil {
+			w.told(f)
+		}
 		switch f.Kind {
 		case EffectDone:
 			f.Caller.Done(f.Lease, f.Err)

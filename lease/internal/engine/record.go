@@ -21,7 +21,7 @@ const (
 	recEnd        recordKind = 5 // Token; TTL and Key: a lock-delay
 	recRenew      recordKind = 6 // Token, TTL
 	recDetach     recordKind = 7 // Token
-	recDelay      recordKind = 8 // Key, TTL: a lock-delay that ran when a snapshot was taken
+	recDelay      recordKind = 8 // Key, TTL: a lock-delay that ran when a snapshot was taken; 0: it is over
 	recQuiet      recordKind = 9 // TTL: nothing is granted for that long from each start, until it is recorded as 0
 )
 

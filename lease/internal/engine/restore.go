@@ -55,9 +55,9 @@ func (rs *Restoring) Apply(rec []byte) error {
 	case recEnd:
 		if h := rs.tokens[r.Token]; h != nil {
 			rs.end(h)
-			if r.TTL > 0 {
-				rs.delays[r.Key] = r.TTL
-			}
+		}
+		if r.TTL > 0 { // also of a hold that ended before the snapshot came to it
+			rs.delays[r.Key] = r.TTL
 		}
 	case recRenew:
 		if h := rs.tokens[r.Token]; h != nil {
@@ -70,6 +70,9 @@ func (rs *Restoring) Apply(rec []byte) error {
 		}
 	case recDelay:
 		rs.delays[r.Key] = r.TTL
+		if r.TTL == 0 {
+			delete(rs.delays, r.Key)
+		}
 	}
 	return nil
 }
@@ -98,7 +101,6 @@ func (rs *Restoring) grant(g *grantRecord) error {
 		if h.token != 0 {
 			r.live++
 			rs.tokens[h.token] = h
-			delete(rs.delays, name)
 			e.token = max(e.token, h.token)
 		}
 	}
@@ -160,8 +162,8 @@ func (rs *Restoring) Start(clean bool, floor lease.Token) {
 			e.stats.ManyHolds++
 		}
 	}
-	for name, d := range rs.delays {
-		e.delay(e.key(name), d)
+	for _, name := range slices.Sorted(maps.Keys(rs.delays)) {
+		e.delay(e.key(name), rs.delays[name])
 	}
 	if !clean {
 		rs.owed = max(rs.owed, rs.promised)
