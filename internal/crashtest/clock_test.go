@@ -147,6 +147,9 @@ func TestWallClockSteps(t *testing.T) {
 func TestMonotonicClockOfAnotherBoot(t *testing.T) {
 	t.Parallel()
 	another := []string{"--fork", "--kill-child", "--time", "--monotonic", "3600", "--boottime", "3600", "--"}
+	if os.Getuid() != 0 {
+		another = append([]string{"--user", "--map-root-user"}, another...)
+	}
 	unshare, err := exec.LookPath("unshare")
 	if err != nil {
 		t.Skip("unshare is missing: install the Debian package util-linux")

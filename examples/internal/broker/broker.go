@@ -4,7 +4,6 @@ package broker
 import (
 	"bufio"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -18,7 +17,7 @@ const startTime = 20 * time.Second
 
 // Broker is a running broker. It is not safe for concurrent use.
 type Broker struct {
-	// Addr is where clients reach it. It stays the same over a restart.
+	// Addr is where clients reach it: a unix socket, whose name nobody else can take while the broker is away.
 	Addr string
 
 	dir  string // holds the program
@@ -26,14 +25,13 @@ type Broker struct {
 	cmd  *exec.Cmd // nil while it does not run
 }
 
-// Start builds the command and runs `latchkey serve` with more arguments on a free port of loopback. Stop must be called
-// in the end.
+// Start builds the command and runs `latchkey serve` with more arguments. Stop must be called in the end.
 func Start(ctx context.Context, args ...string) (*Broker, error) {
 	dir, err := os.MkdirTemp("", "latchkey-example")
 	if err != nil {
 		return nil, err
 	}
-	b := &Broker{Addr: "127.0.0.1:0", dir: dir, args: args}
+	b := &Broker{Addr: "unix:" + filepath.Join(dir, "socket"), dir: dir, args: args}
 	build := exec.CommandContext(ctx, "go", "build", "-buildvcs=false", "-o", b.program(), "github.com/latchkey-go/latchkey/cmd/latchkey")
 	if text, err := build.CombinedOutput(); err != nil {
 		return nil, errors.Join(fmt.Errorf("build the broker: %w\n%s", err, text), b.Stop())
@@ -48,7 +46,7 @@ func (b *Broker) program() string { return filepath.Join(b.dir, "latchkey") }
 
 // Restart runs the broker again, after Kill, on the same address and with the same arguments.
 func (b *Broker) Restart(ctx context.Context) error {
-	cmd := exec.Command(b.program(), append([]string{"serve", "--json", "--listen", b.Addr, "--http", ""}, b.args...)...)
+	cmd := exec.Command(b.program(), append([]string{"serve", "--listen", "", "--http", "", "--unix", filepath.Join(b.dir, "socket")}, b.args...)...)
 	cmd.Stderr = os.Stderr
 	out, err := cmd.StdoutPipe()
 	if err != nil {
@@ -62,15 +60,10 @@ func (b *Broker) Restart(ctx context.Context) error {
 	defer cancel()
 	stop := context.AfterFunc(ctx, func() { out.Close() }) // ends the reading
 	defer stop()
-	line, err := bufio.NewReader(out).ReadBytes('\n')
-	if err != nil {
+	// It prints where it listens, and then is quiet.
+	if _, err := bufio.NewReader(out).ReadString('\n'); err != nil {
 		return fmt.Errorf("the broker did not say where it listens: %w", errors.Join(context.Cause(ctx), err))
 	}
-	var said struct{ Listening map[string]string }
-	if err := json.Unmarshal(line, &said); err != nil {
-		return fmt.Errorf("the broker said %q: %w", line, err)
-	}
-	b.Addr = said.Listening["tcp"]
 	return nil
 }
 
