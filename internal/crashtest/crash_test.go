@@ -44,6 +44,9 @@ func startRun(t *testing.T, seed uint64, args ...string) *run {
 			Grace: 20 * time.Second, TTL: r.ttl, Keeper: true}))
 	}
 	r.startFrail()
+	for _, c := range r.clients {
+		r.connected(c, clientWorkers+1)
+	}
 	return r
 }
 
@@ -51,6 +54,13 @@ func (r *run) startFrail() {
 	r.frails++
 	r.frail = startClient(r.t, r.dir, clientConfig{Addr: r.b.addr, Name: fmt.Sprint("frail", r.frails), Seed: r.seed + uint64(100*r.frails),
 		Grace: r.ttl, TTL: r.ttl})
+	r.connected(r.frail, clientWorkers)
+}
+
+// connected waits until a client has all its sessions: it cannot begin while the broker is away.
+func (r *run) connected(c *client, sessions int) {
+	r.t.Helper()
+	eventually(r.t, c.o.Name+" has its sessions", func() bool { return r.seen(c, connected, 0) == sessions })
 }
 
 // entries reads all diaries.
@@ -127,7 +137,6 @@ func (r *run) fail(rng *rand.Rand) {
 	if rng.IntN(2) == 0 {
 		r.frail.kill()
 		r.startFrail()
-		eventually(r.t, "the new client has its sessions", func() bool { return r.seen(r.frail, connected, 0) == clientWorkers })
 		return
 	}
 	r.signal(syscall.SIGSTOP)
