@@ -19,12 +19,27 @@ func (a *app) guardCommand() *cobra.Command {
 	}
 }
 
-// guardCommandLine is how run calls it: this same program. Nil when the program
+// gateCommand is what a command of run is until it is guarded.
+func (a *app) gateCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:                "gate",
+		Short:              "become the command that the arguments name",
+		Hidden:             true,
+		DisableFlagParsing: true,
+		Args:               cobra.MinimumNArgs(2),
+		RunE: func(_ *cobra.Command, args []string) error {
+			_ = child.Gate(args[0], args[1:])
+			return &statusError{status: exitError} // run tells why
+		},
+	}
+}
+
+// helper is how run calls one of these: this same program. Nil when the program
 // cannot tell where it is.
-func guardCommandLine() []string {
+func helper(verb string) []string {
 	self, err := os.Executable()
 	if err != nil {
 		return nil
 	}
-	return []string{self, "guard"}
+	return []string{self, verb}
 }

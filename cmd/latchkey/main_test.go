@@ -112,6 +112,9 @@ func (b *testBroker) kill() {
 func (b *testBroker) command(args ...string) *exec.Cmd {
 	cmd := exec.Command(program(), args...)
 	cmd.Env = append(os.Environ(), envServer+"="+b.addr)
+	// A process that outlives the command with its outputs open is an error, and must
+	// not keep the test from saying so.
+	cmd.WaitDelay = 20 * time.Second
 	return cmd
 }
 

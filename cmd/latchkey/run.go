@@ -132,7 +132,8 @@ func (a *app) runUnder(r lease.Request, o runOptions, command []string) error {
 		Path: path, Args: command, Env: a.childEnv(r, held.Lease()),
 		Stdin: a.in, Stdout: a.out, Stderr: a.err,
 		Signals: signals,
-		Guard:   guardCommandLine(),
+		Guard:   helper("guard"),
+		Gate:    helper("gate"),
 		Lead:    child.Lead(r.TTL, session.Grace),
 		Report:  func(s string) { a.notef("%s", s) },
 	})

@@ -59,6 +59,12 @@ type Options struct {
 	// while this process is frozen, and its children outlive this process.
 	Guard []string
 
+	// Gate is a command that calls the function Gate with the arguments behind its
+	// own: a path, and what the program of that path is to be called with. It is
+	// used with a guard only, which without it learns of the command a moment too
+	// late if this process is frozen or killed just then.
+	Gate []string
+
 	// Lead is how long before a deadline that stands still the command is asked
 	// to stop.
 	Lead time.Duration

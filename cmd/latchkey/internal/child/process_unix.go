@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/signal"
 	"runtime"
+	"slices"
 	"syscall"
 	"time"
 
@@ -22,6 +23,7 @@ type process struct {
 	own     bool      // signals was made here
 	term    *terminal // nil without a controlling terminal
 	guard   *guard    // nil when none was asked for, or none could be had
+	gate    *gate     // nil as well: then the command runs from the start
 
 	// While this process asks to be stopped along with the command, suspended
 	// counts down the ticks that remain until it is clear that nobody can stop
@@ -44,7 +46,7 @@ var relayed = [...]os.Signal{
 }
 
 // start starts the command and the goroutine that waits for it.
-func start(o Options) (*process, error) {
+func start(o Options, deadline time.Time) (*process, error) {
 	p := &process{
 		events:  make(chan event, 4),
 		signals: o.Signals,
@@ -69,6 +71,10 @@ func start(o Options) (*process, error) {
 			o.Report("nothing guards the command should this process be stopped: " + err.Error())
 		}
 	}
+	if p.guard != nil && len(o.Gate) > 0 {
+		// Without one the command runs a moment before it is guarded.
+		p.gate, _ = newGate()
+	}
 	attr := &syscall.ProcAttr{
 		Env:   o.Env,
 		Files: []uintptr{o.Stdin.Fd(), o.Stdout.Fd(), o.Stderr.Fd()},
@@ -87,6 +93,10 @@ func start(o Options) (*process, error) {
 	}
 	if p.guard != nil {
 		p.guard.watch(p.pid)
+		p.guard.tell(deadline)
+	}
+	if p.gate != nil {
+		p.gate.open()
 	}
 	if p.term != nil {
 		// From here on this process sets the terminal's group from the
@@ -103,8 +113,18 @@ func (p *process) watch(o Options, attr *syscall.ProcAttr, started chan<- error)
 	// goroutine keeps its thread until the command has ended; the thread ends
 	// with the goroutine.
 	runtime.LockOSThread()
-	pid, err := syscall.ForkExec(o.Path, o.Args, attr)
+	path, args := o.Path, o.Args
+	if p.gate != nil {
+		path, args = o.Gate[0], slices.Concat(o.Gate, []string{o.Path}, o.Args)
+		for _, f := range p.gate.theirs {
+			attr.Files = append(attr.Files, f.Fd())
+		}
+	}
+	pid, err := syscall.ForkExec(path, args, attr)
 	p.pid = pid
+	if p.gate != nil {
+		p.gate.started()
+	}
 	started <- err
 	if err != nil {
 		return
@@ -127,7 +147,11 @@ func (p *process) watch(o Options, attr *syscall.ProcAttr, started chan<- error)
 			p.events <- event{status: Status{Signal: ws.Signal()}}
 			return
 		case ws.Exited():
-			p.events <- event{status: Status{Exit: ws.ExitStatus()}}
+			e := event{status: Status{Exit: ws.ExitStatus()}}
+			if p.gate != nil {
+				e.failed = p.gate.failure()
+			}
+			p.events <- e
 			return
 		}
 	}
@@ -143,6 +167,9 @@ func (p *process) close() {
 	}
 	if p.guard != nil {
 		p.guard.dismiss()
+	}
+	if p.gate != nil {
+		p.gate.close()
 	}
 	if p.term != nil {
 		signal.Reset(unix.SIGTTOU)

@@ -19,7 +19,7 @@ type process struct {
 	own     bool // signals was made here
 }
 
-func start(o Options) (*process, error) {
+func start(o Options, _ time.Time) (*process, error) {
 	p := &process{events: make(chan event, 1), signals: o.Signals}
 	if p.signals == nil {
 		p.signals, p.own = make(chan os.Signal, 4), true

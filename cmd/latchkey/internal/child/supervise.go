@@ -31,13 +31,17 @@ const (
 // empty. The error is a *StartError, and then nothing ran; any other end is in
 // the Status.
 func Run(h Hold, o Options) (Status, error) {
-	p, err := start(o)
+	p, err := start(o, h.Deadline())
 	if err != nil {
 		return Status{}, startError(o.Args[0], err)
 	}
 	defer p.close()
 	s := supervisor{hold: h, options: o, process: p}
-	return s.run(), nil
+	st, err := s.run()
+	if err != nil {
+		return Status{}, startError(o.Args[0], err)
+	}
+	return st, nil
 }
 
 // supervisor is the loop that decides between a command and its hold. Only the
@@ -57,9 +61,10 @@ type supervisor struct {
 type event struct {
 	stopped os.Signal // the command was stopped by it; nil when it ended
 	status  Status
+	failed  error // nothing ran: the command could not be executed
 }
 
-func (s *supervisor) run() Status {
+func (s *supervisor) run() (Status, error) {
 	s.checkDeadline()
 	timer := time.NewTimer(s.untilNext())
 	defer timer.Stop()
@@ -67,8 +72,12 @@ func (s *supervisor) run() Status {
 	for {
 		select {
 		case e := <-s.process.events:
+			if e.failed != nil {
+				s.process.takeTerminal(e.status)
+				return Status{}, e.failed
+			}
 			if e.stopped == nil {
-				return s.finish(e.status)
+				return s.finish(e.status), nil
 			}
 			s.checkDeadline()
 			s.process.onStop(e.stopped)
