@@ -1,9 +1,11 @@
 package tcpserve
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"time"
 
 	"github.com/latchkey-go/latchkey/internal/wire"
@@ -214,7 +216,23 @@ func (c *conn) open(ctx context.Context, received time.Time) error {
 		r.Grace = graceOf(sess, now)
 		r.Leases = wire.Resume(sess.Leases(), now)
 	}
-	c.out.addRaw(wire.AppendOpened(nil, &r))
+	return c.sendOpened(wire.AppendOpened(nil, &r))
+}
+
+// sendOpened sends the answer to an open. That of a resume with very many leases
+// goes out frame by frame, as fast as the client reads: all at once it would count
+// as unread.
+func (c *conn) sendOpened(frames []byte) error {
+	if len(frames) <= maxBacklog {
+		c.out.addRaw(frames)
+		return nil
+	}
+	for frame := range bytes.Lines(frames) {
+		c.out.addRaw(frame)
+		if !c.out.drain() {
+			return net.ErrClosed
+		}
+	}
 	return nil
 }
 

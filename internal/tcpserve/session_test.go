@@ -131,13 +131,19 @@ func TestTakeOver(t *testing.T) {
 	})
 }
 
-// More leases than fit a frame come in parts.
+// More leases than fit a frame come in parts, and more than may be queued for a
+// connection come as fast as the client reads.
 func TestResumeInParts(t *testing.T) {
+	for _, many := range []int{40, 2 * lease.MaxUnsent / (lease.MaxKeys * lease.MaxKeyLength)} {
+		resumeInParts(t, many)
+	}
+}
+
+func resumeInParts(t *testing.T, many int) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newServer(t, newService(t), Options{})
 		p := pipe(t, s)
 		id := p.open("")
-		const many = 40
 		for i := range many {
 			var keys strings.Builder
 			for j := range lease.MaxKeys {
