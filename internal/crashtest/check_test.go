@@ -56,11 +56,6 @@ func (v *view) beliefs() []span {
 	return out
 }
 
-// believes says whether the holder acts on the hold at a time.
-func (v *view) believes(at int64) bool {
-	return slices.ContainsFunc(v.beliefs(), func(s span) bool { return s.from <= at && at < s.to })
-}
-
 // checker judges the entries of all diaries of one broker, over all its lives.
 type checker struct {
 	entries []entry
