@@ -121,7 +121,13 @@ func (c *checker) requests() {
 	n := 0
 	for r := range e.ids.all {
 		n++
-		c.that(e.own(r.sess, r.id) == r, "request %q is in the wrong bucket or there twice", r.id)
+		c.that(r.sess.ended || e.own(r.sess, r.id) == r, "request %q is in the wrong bucket or there twice", r.id)
+		if h := e.ids.heads.first(r.id); r.flags&namesake == 0 {
+			c.that(h == r, "request %q is not the first with its id, and takes itself for it", r.id)
+		} else {
+			next := following(r)
+			c.that(h != r && (next == nil || next.twin == r), "request %q: a broken link among those with its id", r.id)
+		}
 		live := uint8(0)
 		for i := range r.holds {
 			if h := &r.holds[i]; h.live() {
@@ -212,7 +218,7 @@ func checkWheel[T linked[T]](c *checker, what string, w *wheel[T], want map[T]bo
 				c.that(l.prev == prev && int(l.place) == 1+level*wheelSlots+slot, "%s: level %d slot %d: a broken link", what, level, slot)
 				turn := w.elapsed >> ((level + 1) * wheelBits) << ((level + 1) * wheelBits)
 				at := turn | int64(slot)<<(level*wheelBits)
-				c.that(at > w.elapsed && at <= max(ticksUp(x.due()), w.elapsed+1), "%s: due at tick %d, looked at in %d, now is %d",
+				c.that((w.late || at > w.elapsed) && at <= max(ticksUp(x.due()), w.elapsed+1), "%s: due at tick %d, looked at in %d, now is %d",
 					what, ticksUp(x.due()), at, w.elapsed)
 			}
 		}

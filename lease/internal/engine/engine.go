@@ -36,7 +36,7 @@ type Engine struct {
 	now time.Duration
 
 	keys     table[*key]
-	ids      table[*request] // ids are unique within a session only
+	ids      index
 	sessions map[string]*Session
 	outcomes outcomes
 
@@ -68,7 +68,7 @@ func New(cfg Config) *Engine {
 	return &Engine{
 		cfg:       cfg,
 		keys:      newTable[*key](seed),
-		ids:       newTable[*request](seed),
+		ids:       newIndex(seed),
 		sessions:  make(map[string]*Session),
 		contended: make(map[*key]struct{}),
 		outcomes:  newOutcomes(seed),
@@ -84,25 +84,30 @@ func (e *Engine) Out() *Output { return &e.out }
 // Watch turns events on or off.
 func (e *Engine) Watch(on bool) { e.watched = on }
 
-// Advance moves time to now: everything due ends, and what it held is granted
-// on. A time before the last one is taken as the last one.
+// maxDue bounds what one Advance ends of each kind, so that a million leases that
+// end at once do not keep everybody else waiting for a second.
+const maxDue = 10_000
+
+// Advance moves time to now: what is due ends, and what it held is granted on.
+// When very much is due, Next says that there is more to do at once. A time before
+// the last one is taken as the last one.
 func (e *Engine) Advance(now time.Duration) {
 	if now < e.now {
 		return
 	}
 	e.now = now
-	e.holdEnds.advance(now, func(h *hold) {
+	e.holdEnds.advance(now, maxDue, func(h *hold) {
 		e.lose(h, lease.EventExpired, lease.ErrExpired, "")
 	})
-	e.graceEnds.advance(now, func(s *Session) {
+	e.graceEnds.advance(now, maxDue, func(s *Session) {
 		e.endSession(s, lease.ErrSessionLost)
 	})
-	e.delayEnds.advance(now, func(d *delay) {
+	e.delayEnds.advance(now, maxDue, func(d *delay) {
 		d.key.busy.delay = nil
 		e.record(Record{Kind: recDelay, Key: d.key.name}, false)
 		e.touched(d.key)
 	})
-	e.waitEnds.advance(now, func(w *waiter) {
+	e.waitEnds.advance(now, maxDue, func(w *waiter) {
 		e.refuseWaiter(w, e.timeout(w))
 		e.stats.TimedOut++
 	})

@@ -229,7 +229,7 @@ func (s *Session) record() Record {
 func grantOf(r *request) Record {
 	g := &grantRecord{
 		Request: r.id, Session: r.sess.id, Label: r.label(), Mode: r.mode,
-		Flags: r.flags &^ sessionEnded, Limit: r.limit, TTL: r.ttl,
+		Flags: r.flags &^ (sessionEnded | namesake), Limit: r.limit, TTL: r.ttl,
 		Keys: make([]string, len(r.holds)), Tokens: make([]uint64, len(r.holds)),
 	}
 	if r.extra != nil {

@@ -89,7 +89,7 @@ func (rs *Restoring) grant(g *grantRecord) error {
 		}
 	}
 	r := &request{
-		id: g.Request, sess: s, mode: g.Mode, limit: g.Limit, ttl: g.TTL, flags: g.Flags,
+		id: g.Request, sess: s, mode: g.Mode, limit: g.Limit, ttl: g.TTL, flags: g.Flags &^ (sessionEnded | namesake),
 		holds: make([]hold, len(g.Keys)),
 	}
 	if g.Label != "" || g.MaxHold > 0 || g.LockDelay > 0 {
@@ -172,7 +172,7 @@ func (rs *Restoring) Start(clean bool, floor lease.Token) {
 		e.quietUntil = rs.owed
 		e.record(Record{Kind: recQuiet, TTL: rs.owed}, true)
 	}
-	e.outcomes = newOutcomes(e.ids.seed)
+	e.outcomes = newOutcomes(e.keys.seed)
 	for _, id := range slices.Sorted(maps.Keys(e.sessions)) {
 		s := e.sessions[id]
 		if s.grace == lease.NoGrace {
@@ -192,72 +192,4 @@ func sortedTokens(m map[uint64]*hold) []uint64 {
 	}
 	slices.Sort(tokens)
 	return tokens
-}
-
-// Snapshot is a walk over the state, taken in pieces while the engine goes on.
-// What ends or begins meanwhile is in the records written meanwhile, and replay
-// applies those after the snapshot.
-type Snapshot struct {
-	e        *Engine
-	requests []*request
-	ghosts   map[*Session]bool
-	started  bool
-}
-
-// Snapshot begins a walk.
-func (e *Engine) Snapshot() *Snapshot {
-	sn := &Snapshot{e: e, requests: make([]*request, 0, e.ids.n), ghosts: make(map[*Session]bool)}
-	for r := range e.ids.all {
-		if r.wait == nil {
-			sn.requests = append(sn.requests, r)
-		}
-	}
-	return sn
-}
-
-// Next calls fn with the records of the next n requests, and reports whether
-// there are more.
-func (sn *Snapshot) Next(n int, fn func(rec []byte)) bool {
-	emit := func(r Record) { fn(r.Append(nil)) }
-	if !sn.started {
-		sn.started = true
-		sn.head(emit)
-	}
-	for ; n > 0 && len(sn.requests) > 0; n-- {
-		r := sn.requests[0]
-		sn.requests = sn.requests[1:]
-		if r.live == 0 {
-			continue // its end is in the journal behind the snapshot
-		}
-		if r.flags&sessionEnded != 0 && !sn.ghosts[r.sess] {
-			sn.ghosts[r.sess] = true
-			emit(r.sess.record())
-		}
-		emit(grantOf(r))
-	}
-	if len(sn.requests) > 0 {
-		return true
-	}
-	for s := range sn.ghosts {
-		emit(Record{Kind: recSessionEnd, ID: s.id})
-	}
-	return false
-}
-
-func (sn *Snapshot) head(emit func(Record)) {
-	e := sn.e
-	emit(Record{Kind: recMark, Token: e.mark, TTL: e.most})
-	if e.quietUntil > 0 {
-		emit(Record{Kind: recQuiet, TTL: e.quietUntil}) // a restart owes it anew, whole
-	}
-	for _, s := range e.sessions {
-		if s.journaled {
-			emit(s.record())
-		}
-	}
-	for k := range e.keys.all {
-		if d := k.delayed(); d != nil {
-			emit(Record{Kind: recDelay, Key: k.name, TTL: max(d.until-e.now, wheelTick)})
-		}
-	}
 }

@@ -2,6 +2,7 @@ package engine
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"maps"
 	"math/rand/v2"
@@ -154,6 +155,54 @@ func TestReplayAndFuzzySnapshot(t *testing.T) {
 		}
 		check("records alone", before, after)
 		check("snapshot and records", snap, after)
+	}
+}
+
+// Thousands of leases that come and go while the walk is under way, so that the
+// table it goes through grows and would shrink: none of those that stay is missed.
+func TestSnapshotOfAMovingTable(t *testing.T) {
+	for _, grows := range []bool{false, true} {
+		w := newWorld(t, Config{Durable: true})
+		w.unchecked = true
+		s := w.session("s")
+		n := 0
+		hold := func() {
+			r := lease.Request{ID: fmt.Sprint(n), Keys: []string{fmt.Sprint("k", n)}, TTL: time.Hour}
+			n++
+			w.e.Acquire(s, s.epoch, &r, &asker{})
+		}
+		for range 4000 {
+			hold()
+		}
+		w.carry()
+		w.log = nil
+		var snap [][]byte
+		gone := 0
+		for walk := w.e.Snapshot(); walk.Next(100, func(rec []byte) { snap = append(snap, rec) }); {
+			for range 200 {
+				if grows {
+					hold()
+				} else if gone < 3900 {
+					w.e.Do(s, s.epoch, lease.Command{Verb: lease.Release, ID: fmt.Sprint(gone * 1103 % 4000)}, nil)
+					gone++
+				}
+			}
+			w.carry()
+		}
+		e := New(Config{Durable: true})
+		rs := e.Restore()
+		for _, rec := range append(snap, w.log...) {
+			if err := rs.Apply(rec); err != nil {
+				t.Fatal(err)
+			}
+		}
+		rs.Start(true, 0)
+		if got, want := state(e), state(w.e); !reflect.DeepEqual(got, want) {
+			t.Errorf("grows %v: %d leases came back, want %d", grows, len(got), len(want))
+		}
+		if err := errors.Join(w.e.check(), e.check()); err != nil {
+			t.Error(err)
+		}
 	}
 }
 

@@ -2,6 +2,8 @@ package engine
 
 import (
 	"cmp"
+	"iter"
+	"maps"
 	"slices"
 	"time"
 
@@ -96,18 +98,14 @@ func (e *Engine) List(q lease.Query) (lease.Listing, error) {
 		}
 		return l, nil
 	case q.Contended:
-		var ks []*key
-		for k := range e.contended {
-			if q.Matches(k.name) {
-				ks = append(ks, k)
-			}
-		}
-		slices.SortFunc(ks, func(a, b *key) int {
+		ks := smallest(maps.Keys(e.contended), func(k *key) bool { return q.Matches(k.name) }, limit+1, func(a, b *key) int {
 			return cmp.Or(cmp.Compare(b.waiting().n, a.waiting().n), cmp.Compare(a.name, b.name))
 		})
 		return e.page(ks, limit), nil
 	}
-	return e.page(e.smallest(q, limit+1), limit), nil
+	ks := smallest(e.keys.all, func(k *key) bool { return (q.After == "" || k.name > q.After) && q.Matches(k.name) }, limit+1,
+		func(a, b *key) int { return cmp.Compare(a.name, b.name) })
+	return e.page(ks, limit), nil
 }
 
 func (e *Engine) page(ks []*key, limit int) lease.Listing {
@@ -121,25 +119,23 @@ func (e *Engine) page(ks []*key, limit int) lease.Listing {
 	return l
 }
 
-// smallest returns the n first keys of the query in order, with memory for n
-// only: it sorts and cuts whenever it has gathered twice as many.
-func (e *Engine) smallest(q lease.Query, n int) []*key {
-	byName := func(a, b *key) int { return cmp.Compare(a.name, b.name) }
+// smallest returns the n first keys in an order, of those that match, with memory
+// for n only: it sorts and cuts whenever it has gathered twice as many.
+func smallest(all iter.Seq[*key], match func(*key) bool, n int, order func(a, b *key) int) []*key {
 	var ks []*key
-	last := "" // once n are known, those after the last of them need not be kept
-	for k := range e.keys.all {
-		name := k.name
-		if name <= q.After && q.After != "" || !q.Matches(name) || last != "" && name >= last {
+	var last *key // once n are known, those after the last of them need not be kept
+	for k := range all {
+		if !match(k) || last != nil && order(k, last) >= 0 {
 			continue
 		}
 		ks = append(ks, k)
 		if len(ks) == 2*n {
-			slices.SortFunc(ks, byName)
+			slices.SortFunc(ks, order)
 			ks = ks[:n]
-			last = ks[n-1].name
+			last = ks[n-1]
 		}
 	}
-	slices.SortFunc(ks, byName)
+	slices.SortFunc(ks, order)
 	return ks[:min(n, len(ks))]
 }
 

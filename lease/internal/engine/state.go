@@ -78,7 +78,7 @@ type request struct {
 	holds        []hold  // one per key in key order, none while it waits
 	ttl          time.Duration
 	snext, sprev *request // neighbours in the session's list
-	next         *request // in the bucket of Engine.ids
+	next, twin   *request // in the bucket of Engine.ids, and others of the same id: see index
 	limit        int32    // 1 for exclusive, 0 for shared
 	mode         lease.Mode
 	live         uint8 // holds that have not ended, at most lease.MaxKeys
@@ -94,6 +94,7 @@ const (
 	ttlChanged                            // a renewal changed the ttl since the grant
 	synced                                // its records are synced under every policy
 	sessionEnded                          // detached, and not in a session's list any more
+	namesake                              // not the first with its id in Engine.ids
 )
 
 // extra holds what few requests have.

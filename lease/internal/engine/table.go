@@ -6,7 +6,7 @@ import "hash/maphash"
 // bucket at a time (Litwin, "Linear hashing", 1980): no operation ever pays for
 // a rehash, and a million entries cost eight bytes each beyond their link, where
 // Go's map takes about fifty for a string key and a pointer. Several entries may
-// have the same name.
+// have the same name; first finds one of them.
 //
 // Its order depends on a random seed, so nothing that can be seen from outside
 // may depend on it.
@@ -16,6 +16,7 @@ type table[T entry[T]] struct {
 	n      int
 	level  int // buckets below split and from 1<<level on use one bit more
 	split  int
+	walked bool // some walk is between two buckets: nothing may move to a lower one
 }
 
 // entry is what a table asks of its entries.
@@ -54,16 +55,6 @@ func (t *table[T]) first(name string) T {
 	return x
 }
 
-// after returns the next entry with the name of x, or nil.
-func (t *table[T]) after(x T) T {
-	var none T
-	name := x.hashed()
-	for x = *x.chain(); x != none && x.hashed() != name; {
-		x = *x.chain()
-	}
-	return x
-}
-
 func (t *table[T]) add(x T) {
 	s := t.slot(t.index(x.hashed()))
 	*x.chain(), *s = *s, x
@@ -82,7 +73,7 @@ func (t *table[T]) remove(x T) {
 			*x.chain() = none
 			t.n--
 			// Two at a time, so that emptying a table gives its memory back.
-			for i := 0; i < 2 && t.n < t.buckets()/2 && t.buckets() > chunkSize; i++ {
+			for i := 0; i < 2 && !t.walked && t.n < t.buckets()/2 && t.buckets() > chunkSize; i++ {
 				t.shrink()
 			}
 			return

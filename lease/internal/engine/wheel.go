@@ -17,6 +17,9 @@ type wheel[T linked[T]] struct {
 	occupied [wheelLevels]uint64
 	heads    [wheelLevels][wheelSlots]T
 	n        int
+	late     bool // the last advance left some that are due, or not put in their place:
+	level    int  // here; nothing else is added there before they are gone
+	slot     int
 }
 
 const (
@@ -24,6 +27,7 @@ const (
 	wheelBits   = 6
 	wheelSlots  = 1 << wheelBits
 	wheelLevels = 7                 // 64^7 ms is 139 years
+	wheelMoves  = 5                 // moving an entry costs about a fifth of its end
 	never       = time.Duration(-1) // a deadline that never comes: not in a wheel
 )
 
@@ -99,6 +103,9 @@ func (w *wheel[T]) moved(x T, earlier bool) {
 // next returns the start of the earliest occupied slot: no entry is due before
 // it, and an advance to it makes progress.
 func (w *wheel[T]) next() (time.Duration, bool) {
+	if w.late && w.n > 0 {
+		return time.Duration(w.elapsed) * wheelTick, true
+	}
 	_, _, at, ok := w.earliest()
 	return time.Duration(at) * wheelTick, ok
 }
@@ -119,29 +126,57 @@ func (w *wheel[T]) earliest() (level, slot int, at int64, ok bool) {
 	return 0, 0, 0, false
 }
 
-// advance hands out every entry that is due at now, in slot order.
-func (w *wheel[T]) advance(now time.Duration, expire func(T)) {
+// advance hands out the entries that are due at now, in slot order, but no more
+// than most, and puts no more than some times as many in their place: then it
+// stops where it is and goes on with the next advance.
+func (w *wheel[T]) advance(now time.Duration, most int, expire func(T)) {
 	target := int64(now / wheelTick)
+	moves := most * wheelMoves
 	var none T
 	for {
 		level, slot, at, ok := w.earliest()
+		if w.late {
+			level, slot, at, ok = w.level, w.slot, w.elapsed, true
+		}
 		if !ok || at > target {
 			break
 		}
+		w.late = false
 		w.elapsed = max(w.elapsed, at)
 		// One at a time, because expire may remove others of this slot. Nothing
 		// is put back into it: what is not due yet lies in a later slot or on a
 		// lower level.
 		for x := w.heads[level][slot]; x != none; x = w.heads[level][slot] {
+			due := ticksUp(x.due()) <= w.elapsed
+			if due && most == 0 || moves == 0 {
+				w.late, w.level, w.slot = true, level, slot
+				return
+			}
 			w.remove(x)
-			if ticksUp(x.due()) > w.elapsed {
-				w.add(x)
-			} else {
+			if due {
+				most--
 				expire(x)
+			} else {
+				moves--
+				w.add(x)
 			}
 		}
 	}
 	w.elapsed = max(w.elapsed, target)
+}
+
+// all calls yield with every entry; the wheel must not change meanwhile.
+func (w *wheel[T]) all(yield func(T) bool) {
+	var none T
+	for level, occupied := range w.occupied {
+		for ; occupied != 0; occupied &= occupied - 1 {
+			for x := w.heads[level][bits.TrailingZeros64(occupied)]; x != none; x = x.links().next {
+				if !yield(x) {
+					return
+				}
+			}
+		}
+	}
 }
 
 // ticksUp rounds up, so that nothing is handed out early.

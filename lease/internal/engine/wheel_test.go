@@ -51,7 +51,11 @@ func TestWheelAgainstModel(t *testing.T) {
 				}
 			case 4:
 				now += time.Duration(rng.Int64N(int64(spans[rng.IntN(len(spans))]) + 1))
-				w.advance(now, func(a *alarm) {
+				most := 1 + rng.IntN(1000)>>rng.IntN(10)
+				w.advance(now, most, func(a *alarm) {
+					if most--; most < 0 {
+						t.Fatalf("seed %d: more came than were asked for", seed)
+					}
 					if a.at > now {
 						t.Fatalf("seed %d: entry due at %v came at %v", seed, a.at, now)
 					}
@@ -90,7 +94,7 @@ func TestWheelAgainstModel(t *testing.T) {
 				at = now + wheelTick
 			}
 			now = at
-			w.advance(now, func(a *alarm) { delete(live, a.id) })
+			w.advance(now, 3, func(a *alarm) { delete(live, a.id) })
 		}
 		if len(live) > 0 {
 			t.Fatalf("seed %d: %d entries never came", seed, len(live))
@@ -108,7 +112,7 @@ func TestWheelRemoveWhileExpiring(t *testing.T) {
 		w.add(all[i])
 	}
 	came := 0
-	w.advance(5*time.Millisecond, func(a *alarm) {
+	w.advance(5*time.Millisecond, 100, func(a *alarm) {
 		came++
 		w.remove(all[(a.id+1)%10])
 		w.remove(all[(a.id+9)%10])
