@@ -219,6 +219,7 @@ func (d *disk) snapshotOn(s *Service) {
 		}})
 		d.publishing.Store(false)
 	})
+	d.walk.Stop()
 	d.snap, d.walk = nil, nil
 }
 
