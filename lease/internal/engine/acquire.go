@@ -93,7 +93,7 @@ func (e *Engine) admit(q *lease.Request) *lease.Error {
 		return lease.Refuse("%d requests wait, no more are allowed (MaxWaiters)", e.stats.Waiters)
 	}
 	if !e.tokensLeft(len(q.Keys)) {
-		return lease.Refuse("fencing tokens are used up (MaxToken); start a new data directory")
+		return tokensUsedUp()
 	}
 	if q.Mode == lease.Shared {
 		for _, name := range q.Keys {
@@ -103,6 +103,10 @@ func (e *Engine) admit(q *lease.Request) *lease.Error {
 		}
 	}
 	return nil
+}
+
+func tokensUsedUp() *lease.Error {
+	return lease.Refuse("fencing tokens are used up (MaxToken); start a new data directory")
 }
 
 func atKey(key string, err *lease.Error) *lease.Error {

@@ -275,6 +275,10 @@ func (l *lots) ask(s *Session, q lease.Request) error {
 
 // refusedRightly puts the request into the queue past the search.
 func (l *lots) refusedRightly(s *Session, q lease.Request) error {
+	// A request that was woken had the place of its first asking.
+	if x := slices.IndexFunc(l.all, func(x lots1) bool { return x.q.ID == q.ID }); l.all[x].a.queued > 0 {
+		return nil // it is gone now, and its place is not known any more
+	}
 	e := l.e
 	if err := q.Normalize(); err != nil {
 		return err
@@ -285,10 +289,6 @@ func (l *lots) refusedRightly(s *Session, q lease.Request) error {
 		w.nodes = append(w.nodes, node{w: w, key: e.key(k)})
 	}
 	w.declared = e.resolve(s, q.Declared)
-	// A request that was woken had its own place: that of its first asking.
-	if x := slices.IndexFunc(l.all, func(x lots1) bool { return x.q.ID == q.ID }); l.all[x].a.queued > 0 {
-		return nil // it is gone now, and its place is not known any more
-	}
 	e.enqueue(w)
 	got := stuck(e, l.defect)
 	e.dequeue(w)

@@ -141,6 +141,10 @@ func TestTokensRunOut(t *testing.T) {
 	if !errors.Is(a.err, lease.ErrRefused) || !strings.Contains(a.err.Error(), "MaxToken") {
 		t.Fatalf("got %v, want a refusal that names MaxToken", a.err)
 	}
+	if f, err := w.e.Force(lease.ForceRequest{Key: "a"}); !errors.Is(err, lease.ErrRefused) {
+		t.Fatalf("force gave %v, %v; want a refusal, there is no token to fence with", f, err)
+	}
+	w.carry()
 }
 
 // A hundred thousand leases due in the same second all end when it is over, ten

@@ -324,6 +324,9 @@ func (e *Engine) Force(f lease.ForceRequest) (lease.Forced, error) {
 	if err := e.unready(); err != nil {
 		return lease.Forced{}, failed(err).on("force", f.Key)
 	}
+	if !e.tokensLeft(1) {
+		return lease.Forced{}, failed(tokensUsedUp()).on("force", f.Key)
+	}
 	k := e.keys.first(f.Key)
 	var got lease.Forced
 	for h := first(k); h != nil; {
