@@ -407,3 +407,67 @@ func mustRefuse(t *testing.T, s *Service) {
 		t.Errorf("list after the close: %v", err)
 	}
 }
+
+// With segments so small that one snapshot follows the other while goroutines go
+// on, a restart gives back what was listed before it.
+func TestRestartAfterSnapshotsUnderLoad(t *testing.T) {
+	fs := crashfs.New(nil)
+	o := Options{Dir: "d", fs: fs, segmentSize: 8 << 10, Fsync: Never}
+	s := mustOpen(t, o)
+	var wg sync.WaitGroup
+	for g := range 4 {
+		c := mustSession(t, s, lease.SessionOptions{Name: fmt.Sprint("g", g), Grace: time.Hour})
+		rng := rand.New(rand.NewPCG(uint64(g), 17))
+		wg.Add(1)
+		go func() {
+			defer wg.Done()
+			for i := range 1500 {
+				id := fmt.Sprint(g, "-", i)
+				done := make(chan error, 1)
+				c.Acquire(lease.Request{ID: id, Keys: []string{"k" + id, "l" + id}, TTL: time.Hour, Label: id, Detach: i%7 == 0}, heard(func(err error) { done <- err }))
+				if err := <-done; err != nil {
+					t.Error(err)
+				}
+				switch rng.IntN(8) {
+				case 0: // it stays
+				case 1:
+					c.Do(lease.Command{Verb: lease.Renew, ID: id, TTL: 2 * time.Hour}, nil)
+				case 2:
+					c.Do(lease.Command{Verb: lease.Release, ID: id, Key: "l" + id}, nil)
+				default:
+					c.Do(lease.Command{Verb: lease.Release, ID: id}, nil)
+				}
+			}
+		}()
+	}
+	wg.Wait()
+	before := listed(t, s)
+	st, err := s.Stats(t.Context())
+	if err != nil || st.Snapshots < 3 {
+		t.Errorf("%d snapshots, %v; want some", st.Snapshots, err)
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	s = mustOpen(t, o)
+	defer s.Close()
+	if after := listed(t, s); after != before {
+		t.Errorf("before:\n%.2000s\nafter:\n%.2000s", before, after)
+	}
+}
+
+// listed shows every hold, but for what a restart may change.
+func listed(t *testing.T, s *Service) string {
+	t.Helper()
+	l, err := s.List(t.Context(), lease.Query{Limit: lease.MaxListed})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out strings.Builder
+	for _, k := range l.Keys {
+		for _, h := range k.Holders {
+			fmt.Fprintln(&out, k.Key, h.Session, h.Label, h.Token, h.TTL, h.Detached)
+		}
+	}
+	return out.String()
+}
