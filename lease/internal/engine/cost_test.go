@@ -53,7 +53,8 @@ func keys(n int) (ks []string) {
 }
 
 // BenchmarkWorst reports how long single commands take at their worst, which is how
-// long everybody else waits. Run it with -benchtime 1x.
+// long everybody else waits. Run it with -benchtime 1x. To compare two versions, run
+// them in turn: a busy machine changes these figures several times over.
 func BenchmarkWorst(b *testing.B) {
 	for name, fn := range costs {
 		b.Run(name, func(b *testing.B) {
