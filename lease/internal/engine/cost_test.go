@@ -11,9 +11,8 @@ import (
 // crowd is an engine with a great many of something, driven past the checks of a
 // world.
 type crowd struct {
-	e  *Engine
-	n  int
-	at time.Duration
+	e *Engine
+	n int
 }
 
 func (c *crowd) session(id string) *Session {
