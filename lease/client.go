@@ -3,7 +3,6 @@ package lease
 import (
 	"context"
 	"crypto/rand"
-	"encoding/hex"
 	"log/slog"
 	"slices"
 	"sync"
@@ -199,7 +198,7 @@ func (c *Client) prepare(ctx context.Context, r Request) (Request, error) {
 		return r, err
 	}
 	if r.ID == "" {
-		r.ID = newID()
+		r.ID = rand.Text() // cannot be guessed: whoever knows it can release the hold
 	}
 	return r, nil
 }
@@ -210,14 +209,6 @@ func checkClientTTL(ttl time.Duration) error {
 			ttl, MinClientTTL)
 	}
 	return nil
-}
-
-// newID makes a request id that cannot be guessed: whoever knows it can release
-// the hold.
-func newID() string {
-	var b [16]byte
-	rand.Read(b[:]) // never fails, see its documentation
-	return hex.EncodeToString(b[:])
 }
 
 // attempt is one acquire in flight.

@@ -178,11 +178,14 @@ func (s *Server) health(w http.ResponseWriter, r *http.Request) {
 		IsOpen bool   `json:"isOpen"`
 		Error  string `json:"error,omitempty"`
 	}{OK: st.Failed == "", IsOpen: true, Error: st.Failed}
-	status := http.StatusOK
-	if !answer.OK {
-		status = http.StatusServiceUnavailable
+	s.reply(w, availability(answer.OK), answer)
+}
+
+func availability(well bool) int {
+	if well {
+		return http.StatusOK
 	}
-	s.reply(w, status, answer)
+	return http.StatusServiceUnavailable
 }
 
 // ready answers whether locks are granted just now.
@@ -198,11 +201,7 @@ func (s *Server) ready(w http.ResponseWriter, r *http.Request) {
 		Recovering int64  `json:"recovering,omitempty"` // ms until locks are granted
 	}{Error: st.Failed, Recovering: st.Recovering.Milliseconds()}
 	answer.Ready = st.Failed == "" && st.Recovering <= 0
-	status := http.StatusOK
-	if !answer.Ready {
-		status = http.StatusServiceUnavailable
-	}
-	s.reply(w, status, answer)
+	s.reply(w, availability(answer.Ready), answer)
 }
 
 func (s *Server) count(r *http.Request) (lease.Stats, error) {

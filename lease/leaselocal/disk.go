@@ -48,7 +48,7 @@ func (s *Service) recover() error {
 		d.least = 2 * o.segmentSize
 	}
 	d.timer = time.NewTimer(time.Hour)
-	s.disk.timer.Stop()
+	d.timer.Stop()
 	if err := s.commit(); err != nil { // what starting wrote
 		return fmt.Errorf("leaselocal: %w", errors.Join(err, j.Close()))
 	}

@@ -218,9 +218,7 @@ func (s *Service) deliver(failed error) {
 	effects := s.engine.Out().Effects
 	for i := range effects {
 		f := &effects[i]
-		if f.End >= 0 && f.Err == nil && len(f.Lease.Holds) > 0 {
-			f.Lease.Deadline = s.started.Add(f.End)
-		}
+		s.date(f)
 		if failed != nil && f.Err == nil && len(f.Lease.Holds) > 0 {
 			f.Lease, f.Err = lease.Lease{}, unknown(failed)
 		}
@@ -245,6 +243,13 @@ func (s *Service) deliver(failed error) {
 		}
 	}
 	s.engine.Out().Reset()
+}
+
+// date turns the engine's time of a lease's end into its deadline.
+func (s *Service) date(f *engine.Effect) {
+	if f.End >= 0 && f.Err == nil && len(f.Lease.Holds) > 0 {
+		f.Lease.Deadline = s.started.Add(f.End)
+	}
 }
 
 func unknown(cause error) error {

@@ -61,9 +61,7 @@ func (c *session) open(o lease.SessionOptions) (err error) {
 		var held []engine.Effect
 		c.engine, c.epoch, held, err = e.Resume(c.id, o)
 		for _, f := range held {
-			if f.End >= 0 {
-				f.Lease.Deadline = c.svc.started.Add(f.End)
-			}
+			c.svc.date(&f)
 			c.leases = append(c.leases, f.Lease)
 		}
 	}

@@ -48,7 +48,6 @@ type session struct {
 	holds  map[string]*lease.Lease // what is held, as last told
 	parked int                     // calls that a closing broker sent back
 	frame0 wire.Request            // scratch of sendLocked
-	ids    idSource
 
 	lent lending
 
@@ -173,7 +172,7 @@ func (s *session) admitLocked(c *call) error {
 	}
 	switch {
 	case c.do == wire.OpAcquire && c.req.ID == "":
-		c.req.ID = s.ids.next()
+		c.req.ID = rand.Text()
 	case c.do == wire.OpRelease:
 		c.mine = c.cmd.ID == "" || s.holds[c.cmd.ID] != nil // a token is this session's
 	}
@@ -350,27 +349,6 @@ func (s *session) finishLocked() {
 	clear(s.holds)
 	s.closers = nil
 	s.cancel()
-}
-
-// idSource makes request ids that cannot be guessed, several at a time.
-type idSource struct {
-	random [512]byte
-	left   int
-}
-
-func (g *idSource) next() string {
-	const digits = "0123456789abcdef"
-	if g.left == 0 {
-		rand.Read(g.random[:]) // never fails, see its documentation
-		g.left = len(g.random)
-	}
-	var id [32]byte
-	for i := range len(id) / 2 {
-		b := g.random[g.left-1-i]
-		id[2*i], id[2*i+1] = digits[b>>4], digits[b&15]
-	}
-	g.left -= len(id) / 2
-	return string(id[:])
 }
 
 // checkID refuses an id that no request can have.
