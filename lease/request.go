@@ -45,8 +45,8 @@ func (m Mode) String() string {
 type Request struct {
 	// ID names the request within its session and, once granted, the hold.
 	// Repeating an ID joins the waiting request or returns the same grant;
-	// after the end it fails with ErrOver, and with other content it is
-	// refused. Empty asks for a random one. Up to MaxIDLength bytes; anyone who
+	// after the end it fails with ErrOver (but see NoGrace), and with other
+	// content it is refused. Empty asks for a random one. Up to MaxIDLength bytes; anyone who
 	// knows it can release the hold, so it should not be guessable.
 	ID string
 

@@ -37,7 +37,9 @@ type Service interface {
 }
 
 // NoGrace as a session's grace ends the session the moment that its connection
-// breaks, and asks for no proof of life while it stands.
+// breaks, and asks for no proof of life while it stands. Such a session cannot be
+// resumed, so nobody can ask for an answer again that was lost: the id of a
+// request that has ended may be used for a new one.
 const NoGrace time.Duration = -1
 
 // SessionOptions describe a session.

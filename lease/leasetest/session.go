@@ -21,6 +21,7 @@ func sessions() []test {
 		{"ResumeAfterTheEnd", resumeAfterEnd},
 		{"ResumeTakesOver", resumeTakesOver},
 		{"NoGraceEndsWithItsConnection", noGraceEnds},
+		{"NoGraceForgetsEndedRequests", noGraceForgets},
 		{"SuspendedLeaseStillExpires", suspendedExpires},
 		{"DetachedOutlivesGoodbye", detachedOutlivesGoodbye},
 		{"DetachedOutlivesGrace", detachedOutlivesGrace},
@@ -246,6 +247,20 @@ func noGraceEnds(e *env) {
 	w.waits()
 	a.suspend()
 	w.granted()
+}
+
+// A session that cannot be resumed has no answers to ask for again: the id of a
+// request that ended starts a new one.
+func noGraceForgets(e *env) {
+	a := e.joinAs(lease.SessionOptions{Name: "a", Grace: lease.NoGrace})
+	one := a.get(lease.Request{ID: "again", Keys: []string{"k"}})
+	a.release(one)
+	two := a.get(lease.Request{ID: "again", Keys: []string{"k"}})
+	if two.Token() <= one.Token() {
+		e.Fatalf("token %d after %d, want a higher one", two.Token(), one.Token())
+	}
+	a.mustDo(lease.Command{Verb: lease.Cancel, ID: "early"})
+	a.get(lease.Request{ID: "early", Keys: []string{"other"}})
 }
 
 // Neither a long grace nor a suspended session keeps a lease beyond its ttl.

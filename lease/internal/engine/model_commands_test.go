@@ -221,7 +221,7 @@ func (m *model) cancel(s *modelSession, id string) (lease.Lease, modelTime, leas
 	case id == "":
 		return lease.Lease{}, never, lease.ErrRefused
 	case r == nil:
-		if _, known := m.outcomes[s.id+"/"+id]; !known {
+		if _, known := m.outcomes[s.id+"/"+id]; !known && s.grace != lease.NoGrace {
 			m.outcomes[s.id+"/"+id] = lease.ErrCancelled
 		}
 		return lease.Lease{}, never, ""

@@ -251,7 +251,9 @@ func (m *model) end(r *modelRequest, h *modelHold, kind lease.EventKind, how lea
 
 func (m *model) forget(r *modelRequest, how lease.Code) {
 	m.reqs = slices.DeleteFunc(m.reqs, func(x *modelRequest) bool { return x == r })
-	m.outcomes[r.s.id+"/"+r.q.ID] = how
+	if r.s.grace != lease.NoGrace {
+		m.outcomes[r.s.id+"/"+r.q.ID] = how
+	}
 }
 
 // leave ends a waiting request without a grant.

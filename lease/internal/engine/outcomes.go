@@ -46,7 +46,12 @@ func (o *outcomes) hash(s *Session, id string) uint64 {
 	return max(h, 1)
 }
 
+// add remembers an outcome, unless the session cannot be resumed: no answer of
+// it can be lost and asked for again, so a repeat is meant and starts anew.
 func (o *outcomes) add(s *Session, id string, code lease.Code) {
+	if s.grace == lease.NoGrace {
+		return
+	}
 	if o.sets == nil {
 		o.sets = make([]outcomeSet, outcomeSets)
 	}
