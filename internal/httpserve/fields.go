@@ -13,6 +13,7 @@ import (
 	"unicode/utf16"
 	"unicode/utf8"
 
+	"github.com/latchkey-go/latchkey/internal/wire"
 	"github.com/latchkey-go/latchkey/lease"
 )
 
@@ -123,11 +124,7 @@ func (f fields) positive(name, unit string) (int64, error) {
 	if !ok {
 		return 0, nil
 	}
-	n, err := strconv.ParseInt(string(raw), 10, 64)
-	if err != nil || n < 1 {
-		return 0, lease.Refuse("%s must be a positive integer%s, got %s", name, unit, clip(raw))
-	}
-	return n, nil
+	return wire.Value(raw).Positive(name, unit)
 }
 
 // millis reads a duration; 0 when it is absent. What does not fit a duration is

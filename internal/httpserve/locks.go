@@ -115,7 +115,8 @@ func (s *Server) hold(c *call, keys []string) (lease.Lease, error) {
 	if req.TTL == 0 {
 		req.TTL = defaultTTL
 	}
-	if err := c.mode(&req); err != nil {
+	clamped, err := c.mode(&req)
+	if err != nil {
 		return lease.Lease{}, err
 	}
 	if req.Wait, err = c.millis("wait"); err != nil {
@@ -130,6 +131,9 @@ func (s *Server) hold(c *call, keys []string) (lease.Lease, error) {
 	}
 	if c.has("requestId") && req.ID == "" {
 		return lease.Lease{}, lease.Refuse("requestId is empty; leave it out to have one made")
+	}
+	if clamped {
+		s.clamps.Add(1)
 	}
 	return s.acquire(c.r.Context(), req)
 }
@@ -151,24 +155,33 @@ func (c *call) ttl() (time.Duration, error) {
 	return c.millis("ttl")
 }
 
-func (c *call) mode(req *lease.Request) error {
+// mode reads who may hold beside the caller, and reports whether max was over
+// the cap and cut to it, as live-mutex does.
+func (c *call) mode(req *lease.Request) (clamped bool, err error) {
 	limit, err := c.positive("max", "")
 	if err != nil {
-		return err
+		return false, err
+	}
+	// They belong to the readers/writers locks of live-mutex's own connections.
+	// Here they have no effect, but a wrong one is refused in the same words.
+	for _, name := range []string{"maxRead", "maxWrite"} {
+		if _, err := c.positive(name, ""); err != nil {
+			return false, err
+		}
 	}
 	shared, err := c.flag("shared")
 	switch {
 	case err != nil:
-		return err
+		return false, err
 	case shared && limit > 0:
-		return lease.Refuse("max and shared exclude each other: any number of shared holders fit")
+		return false, lease.Refuse("max and shared exclude each other: any number of shared holders fit")
 	case shared:
 		req.Mode = lease.Shared
 	case limit > 1: // a limit of 1 is what exclusive means
 		req.Mode = lease.Counted
-		req.Limit = int(min(limit, lease.MaxHolders+1)) // one too many is refused by name
+		req.Limit = int(min(limit, lease.MaxHolders))
 	}
-	return nil
+	return limit > lease.MaxHolders, nil
 }
 
 func (c *call) grant(l lease.Lease, queue *int) granted {

@@ -23,7 +23,7 @@ type meters struct {
 	requests *prometheus.CounterVec
 }
 
-func newMetrics(svc lease.Service, version string, log *slog.Logger) *meters {
+func newMetrics(s *Server) *meters {
 	m := &meters{
 		registry: prometheus.NewRegistry(),
 		requests: prometheus.NewCounterVec(prometheus.CounterOpts{
@@ -31,10 +31,10 @@ func newMetrics(svc lease.Service, version string, log *slog.Logger) *meters {
 			Help: "Requests answered over HTTP, by route and status; streams count when they end.",
 		}, []string{"route", "method", "status"}),
 	}
-	m.registry.MustRegister(m.requests, newCollector(svc, version),
+	m.registry.MustRegister(m.requests, newCollector(s.figures, s.opts.Version),
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	m.handler = promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{
-		ErrorLog:            promLog{log},
+		ErrorLog:            promLog{s.log},
 		ErrorHandling:       promhttp.ContinueOnError, // what could be read is shown; latchkey_up says whether all could
 		MaxRequestsInFlight: 4,
 	})
@@ -67,7 +67,7 @@ func (p promLog) Println(v ...any) { p.log.Error("http: metrics", "err", v) }
 // collector reads the service's statistics when it is scraped: there is no
 // second count that could differ from the first.
 type collector struct {
-	svc       lease.Service
+	figures   func(context.Context) (figures, error)
 	up        *prometheus.Desc
 	buildInfo prometheus.Metric
 	info      *prometheus.Desc
@@ -80,7 +80,7 @@ type collector struct {
 type single struct {
 	desc  *prometheus.Desc
 	kind  prometheus.ValueType
-	value func(*lease.Stats) float64
+	value func(*figures) float64
 }
 
 // labelled is one counter with a value for each value of its label.
@@ -91,19 +91,19 @@ type labelled struct {
 
 type labelValue struct {
 	label string
-	value func(*lease.Stats) uint64
+	value func(*figures) uint64
 }
 
 // spread is a histogram of times.
 type spread struct {
 	desc  *prometheus.Desc
-	value func(*lease.Stats) *lease.Histogram
+	value func(*figures) *lease.Histogram
 }
 
-func newCollector(svc lease.Service, version string) *collector {
+func newCollector(read func(context.Context) (figures, error), version string) *collector {
 	return &collector{
-		svc: svc,
-		up:  prometheus.NewDesc("latchkey_up", "Whether the service answered this scrape.", nil, nil),
+		figures: read,
+		up:      prometheus.NewDesc("latchkey_up", "Whether the service answered this scrape.", nil, nil),
 		buildInfo: prometheus.MustNewConstMetric(prometheus.NewDesc("latchkey_build_info",
 			"Always 1; the labels say what was built.", []string{"version", "goversion"}, nil),
 			prometheus.GaugeValue, 1, version, runtime.Version()),
@@ -136,7 +136,7 @@ func (c *collector) Collect(ch chan<- prometheus.Metric) {
 	ch <- c.buildInfo
 	ctx, cancel := context.WithTimeout(context.Background(), lookTimeout)
 	defer cancel()
-	st, err := c.svc.Stats(ctx)
+	st, err := c.figures(ctx)
 	if err != nil {
 		ch <- prometheus.MustNewConstMetric(c.up, prometheus.GaugeValue, 0)
 		return

@@ -30,7 +30,7 @@ func (s *Server) table() []route {
 	selection := []string{"key", "prefix"}
 	listing := []string{"key", "prefix", "after", "limit", "contended"}
 	view := []string{"prefix", "after"}
-	hold := []string{"ttl", "forever", "max", "shared", "wait", "label", "requestId"}
+	hold := []string{"ttl", "forever", "max", "maxRead", "maxWrite", "shared", "wait", "label", "requestId"}
 	return []route{
 		{method: "POST", path: "/v1/lock", fields: append([]string{"key"}, hold...), post: s.lock},
 		{method: "POST", path: "/v1/unlock",

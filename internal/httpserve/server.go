@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/http"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/latchkey-go/latchkey/lease"
@@ -40,6 +41,24 @@ type Options struct {
 	// More returns what the status page shows of the broker besides what the
 	// service knows: listeners, data directory. May be nil. It must not block.
 	More func() []Row
+
+	// Dialect returns what is known of live-mutex connections besides what the
+	// service knows. May be nil where there are none. It must not block.
+	Dialect func() DialectCounts
+}
+
+// DialectCounts are numbers of the live-mutex connections.
+type DialectCounts struct {
+	// Sessionless are open connections without a session, because they have
+	// asked for no lock yet. The service counts those that have one.
+	Sessionless int
+
+	// Readers are the readers of readers/writers locks, which are no shared holds.
+	Readers int
+
+	// Clamps is how many requests, since the start, had their max cut to
+	// lease.MaxHolders.
+	Clamps uint64
 }
 
 // Row is one line of what the status page shows of the broker.
@@ -66,6 +85,8 @@ type Server struct {
 	closing   chan struct{} // closed first: streams end, new requests are refused
 	gone      chan struct{} // closed when the session has ended: no callback comes any more
 	closeOnce sync.Once
+
+	clamps atomic.Uint64 // requests whose max was cut to lease.MaxHolders
 
 	mu      sync.Mutex     // guards callers and streams
 	callers map[string]int // callers that wait for a request, by its id
@@ -96,7 +117,7 @@ func New(svc lease.Service, o Options) (*Server, error) {
 		s.log = slog.New(slog.DiscardHandler)
 	}
 	s.board = newBoard(svc)
-	s.metrics = newMetrics(svc, o.Version, s.log)
+	s.metrics = newMetrics(s)
 	s.routes = make(map[string]map[string]route)
 	for _, r := range s.table() {
 		if s.routes[r.path] == nil {
