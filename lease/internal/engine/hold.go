@@ -225,7 +225,7 @@ func (e *Engine) find(s *Session, c lease.Command) (*request, *hold, *failure) {
 			return r, h, nil
 		}
 	}
-	return nil, nil, failed(&lease.Error{Code: lease.ErrNotHeld, Key: c.Key, Reason: "the hold with this id is not of this key"})
+	return nil, nil, failed(&lease.Error{Code: lease.ErrNotHeld, Key: c.Key, Reason: "the lease with this id does not hold this key, or not any more"})
 }
 
 func (e *Engine) renew(r *request, only *hold, ttl time.Duration) (lease.Lease, time.Duration, *failure) {
