@@ -16,6 +16,12 @@
 // given up when its caller hangs up. A request id is unique among all callers; a
 // repeat gets the same grant.
 //
+// # live-mutex
+//
+// Routes, fields and status codes are those of live-mutex's front end where it
+// has them, and /metrics has its names. So a max over lease.MaxHolders, which
+// the native protocol refuses, is cut to that here and counted.
+//
 // # Who may call
 //
 // A request must name a loopback or configured host, so that a web page cannot

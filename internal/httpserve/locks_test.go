@@ -137,9 +137,9 @@ func TestModes(t *testing.T) {
 // reaches the service.
 func TestClamp(t *testing.T) {
 	r := start(t, Options{})
-	a := r.post("/v1/lock", `{"key":"c","max":1001}`).want(t, 200, "acquired", true)
-	b := r.post("/v1/acquire-many", `{"keys":["c","d"],"max":5000000000}`).want(t, 200, "acquired", true)
-	r.post("/v1/lock", `{"key":"c","max":1000}`).want(t, 200, "acquired", true)
+	a := r.post("/v1/lock", `{"key":"c","max":1001,"ttl":60000}`).want(t, 200, "acquired", true)
+	b := r.post("/v1/acquire-many", `{"keys":["c","d"],"max":5000000000,"ttl":60000}`).want(t, 200, "acquired", true)
+	r.post("/v1/lock", `{"key":"c","max":1000,"ttl":60000}`).want(t, 200, "acquired", true)
 	r.post("/v1/lock", `{"key":"c","max":1001,"wait":"long"}`).want(t, 400)
 	r.get("/v1/stats").want(t, 200, "concurrencyCapClampsTotal", 2, "totalHolders", 4)
 	for _, h := range r.get("/v1/locks/c").want(t, 200).body["holders"].([]any) {

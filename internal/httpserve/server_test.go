@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -133,14 +134,22 @@ func (a answer) want(t *testing.T, status int, members ...any) answer {
 	if a.status != status {
 		t.Fatalf("status %d, want %d: %s", a.status, status, a.text)
 	}
+	if problem := a.lacks(members); problem != "" {
+		t.Fatalf("%s: %s", problem, a.text)
+	}
+	return a
+}
+
+// lacks says which of the members, name and value by turns, is another.
+func (a answer) lacks(members []any) string {
 	for i := 0; i < len(members); i += 2 {
 		got, _ := json.Marshal(a.body[members[i].(string)])
 		want, _ := json.Marshal(members[i+1])
 		if !bytes.Equal(got, want) {
-			t.Fatalf("%s is %s, want %s: %s", members[i], got, want, a.text)
+			return fmt.Sprintf("%s is %s, want %s", members[i], got, want)
 		}
 	}
-	return a
+	return ""
 }
 
 func (a answer) str(name string) string { s, _ := a.body[name].(string); return s }
