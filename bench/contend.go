@@ -88,9 +88,12 @@ func (c *contest) arm() rounds.Arm {
 }
 
 // even claims that no contender got more than another.
-func (c *contest) even() rounds.Claim {
+func (c *contest) even() rounds.Claim { return evenGrants(c.name, c.grants) }
+
+// evenGrants claims that nobody who wanted a key got it more often than another.
+func evenGrants(name string, grants []int) rounds.Claim {
 	return rounds.Claim{
-		What: "difference between the most and the fewest grants of a waiter, of the mean, over all rounds (" + c.name + ")",
-		Unit: "%", Got: 100 * answers.Uneven(c.grants), Reach: 2, Smaller: true,
+		What: "difference between the most and the fewest grants of a waiter, of the mean, over all rounds (" + name + ")",
+		Unit: "%", Got: 100 * answers.Uneven(grants), Reach: 2, Smaller: true,
 	}
 }

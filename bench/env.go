@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/latchkey-go/latchkey/bench/internal/process"
+	"github.com/latchkey-go/latchkey/bench/internal/report"
 	"github.com/latchkey-go/latchkey/bench/internal/rounds"
 )
 
@@ -24,6 +25,8 @@ type env struct {
 	broker  string // the built binary
 	profile string // folder for profiles, or empty
 	row     string // the row that runs
+	npm     string // folder in which the npm package is installed, once it is
+	node    string // version of node, once it was asked for
 	quick   bool   // small doses, to see that everything works
 	rounds  rounds.Options
 
@@ -35,8 +38,16 @@ type env struct {
 type row struct {
 	name  string
 	title string
+	group *report.Group // may be nil
 	run   func(ctx context.Context, e *env) (*rounds.Result, []rounds.Claim, error)
 }
+
+// leftOut is why a row was not run, where that is not a failure.
+type leftOut struct{ reason string }
+
+func (l leftOut) Error() string { return "left out: " + l.reason }
+
+func leaveOut(format string, args ...any) error { return leftOut{fmt.Sprintf(format, args...)} }
 
 // start runs a program that the end of the row stops.
 func (e *env) start(ctx context.Context, c process.Command) (*process.Process, error) {

@@ -2,8 +2,8 @@
 // machine, and checks every answer while it does so.
 //
 // Every program runs as its user runs it: the broker is the built binary in a
-// process of its own, the client is the Go client in this process; Redis, etcd
-// and a bare echo server are processes too, started on free loopback ports with
+// process of its own, the client is the Go client in this process; Redis, etcd,
+// the npm package's broker and a bare echo server are processes too, started on free loopback ports with
 // folders of their own, and stopped by process id. How the rounds work is said in
 // the package comment of internal/rounds.
 //
@@ -62,11 +62,11 @@ func main() {
 
 // table lists the rows in the order of the document.
 func table() []row {
-	return []row{
+	return append([]row{
 		memoryOne(), memoryMany(), durableOne(), durableMany(),
 		contendedMemory(), contendedDurable(), contendedEtcd(),
 		millionLeases(), expiry(), keysHeld(),
-	}
+	}, lmxRows()...)
 }
 
 func parse(args []string) (options, error) {
@@ -180,14 +180,21 @@ func (e *env) measure(ctx context.Context, r row, show *progress) report.Row {
 	e.rounds.Progress = show.round
 	stopProfile, err := e.profileClient()
 	if err != nil {
-		return report.Row{Name: r.name, Title: r.title, Error: err.Error()}
+		return report.Row{Name: r.name, Title: r.title, Group: r.group, Error: err.Error()}
 	}
 	res, claims, err := r.run(ctx, e)
-	err = errors.Join(err, stopProfile(), e.finish())
-	out := report.Row{Name: r.name, Title: r.title, Result: res, Claims: claims}
+	ended := errors.Join(stopProfile(), e.finish())
+	out := report.Row{Name: r.name, Title: r.title, Group: r.group, Result: res, Claims: claims}
+	var left leftOut
+	if errors.As(err, &left) {
+		out.LeftOut = left.reason
+		err = ended
+	} else {
+		err = errors.Join(err, ended)
+	}
 	if err != nil {
 		out.Result, out.Claims, out.Error = nil, nil, err.Error()
 	}
-	show.done(r, err)
+	show.done(r, out.LeftOut, err)
 	return out
 }

@@ -22,8 +22,8 @@ func TestRowsHaveNamesOfTheirOwn(t *testing.T) {
 		}
 		seen[r.name] = true
 	}
-	if len(seen) != 10 {
-		t.Errorf("%d rows, want 10", len(seen))
+	if len(seen) != 15 {
+		t.Errorf("%d rows, want 15", len(seen))
 	}
 }
 

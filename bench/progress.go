@@ -40,11 +40,15 @@ func (p *progress) line(what string) {
 	}
 }
 
-func (p *progress) done(r row, err error) {
+func (p *progress) done(r row, leftOut string, err error) {
 	p.clear()
 	took := time.Since(p.started).Round(100 * time.Millisecond)
 	if err != nil {
 		fmt.Fprintf(os.Stderr, "%d/%d %s: failed after %v: %v\n", p.at, p.rows, r.name, took, err)
+		return
+	}
+	if leftOut != "" {
+		fmt.Fprintf(os.Stderr, "%d/%d %s: left out: %s\n", p.at, p.rows, r.name, leftOut)
 		return
 	}
 	fmt.Fprintf(os.Stderr, "%d/%d %s: %v\n", p.at, p.rows, r.name, took)

@@ -31,6 +31,7 @@ type Command struct {
 	Args    []string
 	Env     []string     // besides this process's own
 	Ready   func() error // nil once the program can be used; called again and again
+	Quiet   bool         // throw away what it prints, where that is much
 }
 
 // Process is a running child.
@@ -45,7 +46,9 @@ type Process struct {
 // or takes too long, the error carries the end of what it printed.
 func Start(ctx context.Context, c Command) (*Process, error) {
 	p := &Process{name: c.Name, cmd: exec.Command(c.Program, c.Args...), done: make(chan struct{})}
-	p.cmd.Stdout, p.cmd.Stderr = &p.out, &p.out
+	if !c.Quiet { // else it goes to the null device
+		p.cmd.Stdout, p.cmd.Stderr = &p.out, &p.out
+	}
 	p.cmd.Env = append(os.Environ(), c.Env...)
 	dieWithParent(p.cmd)
 	if err := p.cmd.Start(); err != nil {

@@ -38,8 +38,13 @@ func (r *Report) Markdown() string {
 			fmt.Fprintf(&b, "| %s | %s | %s | %s | %s | %s |\n", row.Name, cell(c.What), figure(c.Got)+unit(c), bound(c, c.Reach), goal, c.Verdict())
 		}
 	}
+	var group *Group
 	for _, row := range r.Rows {
-		if row.Result != nil {
+		if !group.of(row) && row.Group != nil {
+			fmt.Fprintf(&b, "\n## %s\n\n%s\n", row.Group.Title, row.Group.Text)
+		}
+		group = row.Group
+		if row.Result != nil || row.LeftOut != "" {
 			b.WriteString(row.section())
 		}
 	}
@@ -58,7 +63,15 @@ works, --json prints every figure, --profile writes CPU and heap profiles of cli
 
 func (row Row) section() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "\n## %s\n\n%s.\n\n", row.Name, row.Title)
+	level := "##"
+	if row.Group != nil {
+		level = "###"
+	}
+	fmt.Fprintf(&b, "\n%s %s\n\n%s.\n\n", level, row.Name, row.Title)
+	if row.LeftOut != "" {
+		fmt.Fprintf(&b, "Left out: %s.\n", row.LeftOut)
+		return b.String()
+	}
 	for i, line := range armLines(row.Result) {
 		for j := range line {
 			line[j] = cell(line[j])

@@ -14,13 +14,30 @@ import (
 	"github.com/latchkey-go/latchkey/bench/internal/rounds"
 )
 
-// Row is one row that was run. Without a result it says in Error why.
+// Row is one row that was run. Without a result it says why, in LeftOut when that
+// is no failure, else in Error.
 type Row struct {
-	Name   string
-	Title  string
-	Result *rounds.Result `json:",omitempty"`
-	Claims []rounds.Claim `json:",omitempty"`
-	Error  string         `json:",omitempty"`
+	Name    string
+	Title   string
+	Group   *Group         `json:",omitempty"` // rows that follow each other under one heading
+	Result  *rounds.Result `json:",omitempty"`
+	Claims  []rounds.Claim `json:",omitempty"`
+	LeftOut string         `json:",omitempty"`
+	Error   string         `json:",omitempty"`
+}
+
+// Group is what rows have in common. Those of one title are one group.
+type Group struct {
+	Title string
+	Text  string `json:"-"`
+}
+
+// of reports whether a row is one of the group, which may be nil.
+func (g *Group) of(row Row) bool {
+	if g == nil || row.Group == nil {
+		return g == row.Group
+	}
+	return g.Title == row.Group.Title
 }
 
 // Report is a whole run.
@@ -72,7 +89,11 @@ func (r *Report) Table(out io.Writer) error {
 	var b strings.Builder
 	for _, row := range r.Rows {
 		fmt.Fprintf(&b, "%s: %s\n", row.Name, row.Title)
-		if row.Result == nil {
+		switch {
+		case row.LeftOut != "":
+			fmt.Fprintf(&b, "  left out: %s\n\n", row.LeftOut)
+			continue
+		case row.Result == nil:
 			fmt.Fprintf(&b, "  FAILED: %s\n\n", row.Error)
 			continue
 		}

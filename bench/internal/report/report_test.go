@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"strings"
 	"testing"
 	"time"
@@ -54,6 +55,30 @@ func TestMarkdownHasWholeTables(t *testing.T) {
 			t.Errorf("%d columns in a table of %d: %s", n-1, columns-1, line)
 		}
 		columns = n
+	}
+}
+
+// Rows of one group stand under one heading, and one that was left out says why.
+func TestGroupsAndWhatIsLeftOut(t *testing.T) {
+	r := sample()
+	g := func() *Group { return &Group{Title: "a group", Text: "What they share."} }
+	r.Add(Row{Name: "third", Title: "A row", Group: g(), Result: r.Rows[1].Result})
+	r.Add(Row{Name: "fourth", Title: "Another row", Group: g(), LeftOut: "node is not installed"})
+	r.Add(Row{Name: "fifth", Title: "A row of no group", Result: r.Rows[1].Result})
+	text := r.Markdown()
+	for _, want := range []string{
+		"\n## a group\n\nWhat they share.\n\n### third\n", "\n### fourth\n\nAnother row.\n\nLeft out: node is not installed.\n", "\n## fifth\n",
+	} {
+		if strings.Count(text, want) != 1 {
+			t.Errorf("not once %q in:\n%s", want, text)
+		}
+	}
+	if n := strings.Count(text, "## a group"); n != 1 {
+		t.Errorf("%d headings of one group", n)
+	}
+	var out bytes.Buffer
+	if err := errors.Join(r.Table(&out), r.Err()); err != nil || !strings.Contains(out.String(), "left out: node is not installed") {
+		t.Errorf("error %v of:\n%s", err, out.String())
 	}
 }
 
