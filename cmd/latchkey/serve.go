@@ -15,6 +15,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/latchkey-go/latchkey/internal/httpserve"
+	"github.com/latchkey-go/latchkey/internal/lmx"
 	"github.com/latchkey-go/latchkey/internal/tcpserve"
 	"github.com/latchkey-go/latchkey/lease"
 	"github.com/latchkey-go/latchkey/lease/leaselocal"
@@ -121,6 +122,7 @@ func isLoopback(host string) bool {
 // broker is a running serve.
 type broker struct {
 	svc       *leaselocal.Service
+	lmx       *lmx.Server
 	tcp       *tcpserve.Server
 	http      *httpserve.Server // nil without an HTTP listener
 	listeners []listener
@@ -175,13 +177,21 @@ func (a *app) open(b *broker, o serveOptions) error {
 	if err != nil {
 		return err
 	}
-	b.tcp = tcpserve.New(b.svc, tcpserve.Options{Version: version(), Logger: b.log})
+	b.lmx = lmx.New(b.svc, b.log)
+	b.tcp = tcpserve.New(b.svc, tcpserve.Options{
+		Version: version(), Logger: b.log,
+		Dialect: func(p *tcpserve.Peer) tcpserve.Handler { return b.lmx.Open(p) },
+	})
 	if o.http == "" {
 		return nil
 	}
 	rows := b.rows(o)
 	b.http, err = httpserve.New(b.svc, httpserve.Options{
 		Version: version(), Logger: b.log, Hosts: o.allowedHosts(), More: func() []httpserve.Row { return rows },
+		Dialect: func() httpserve.DialectCounts {
+			n := b.lmx.Counts()
+			return httpserve.DialectCounts{Sessionless: n.Sessionless, Readers: n.Readers, Clamps: n.Clamps}
+		},
 	})
 	if err != nil {
 		return errors.Join(err, b.svc.Close())

@@ -128,7 +128,7 @@ func TestModes(t *testing.T) {
 			t.Errorf("max %s: %s", bad, a.str("error"))
 		}
 	}
-	r.post("/v1/lock", `{"key":"c","max":99999999999999999999}`).want(t, 400)
+	r.post("/v1/lock", `{"key":"c","max":99999999999999999999}`).want(t, 200) // cut, like any that is too great
 	r.post("/v1/lock", `{"key":"c","max":2,"shared":true}`).want(t, 400)
 }
 

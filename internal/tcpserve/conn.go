@@ -27,6 +27,7 @@ type conn struct {
 	id      string      // of the session
 	lost    atomic.Bool // the session has ended; set by the service's loop
 	watches map[uint64]*watch
+	handler Handler // of another dialect, or nil
 }
 
 // Why a reader stops, besides what the network and the frames say.
@@ -74,7 +75,12 @@ func (c *conn) serve() (err error) {
 		received := time.Now()
 		c.out.hold()
 		for {
-			if err := c.handle(line, received); err != nil {
+			if c.handler != nil {
+				err = c.handler.Line(line)
+			} else {
+				err = c.handle(line, received)
+			}
+			if err != nil {
 				return err
 			}
 			if !c.in.Ready() {
@@ -92,8 +98,15 @@ func (c *conn) defect(v any) {
 	c.srv.log.Error("a defect ended a connection", "panic", v, "peer", c.nc.RemoteAddr(), "stack", string(debug.Stack()))
 }
 
-// greet exchanges hellos.
+// greet exchanges hellos, or finds that the client speaks another dialect. Where
+// there is one, a client may connect long before it says something: those of
+// other protocols do.
 func (c *conn) greet() error {
+	if c.srv.opts.Dialect != nil {
+		if err := c.in.Await(); err != nil {
+			return err
+		}
+	}
 	if err := c.nc.SetReadDeadline(time.Now().Add(helloTimeout)); err != nil {
 		return err
 	}
@@ -104,11 +117,11 @@ func (c *conn) greet() error {
 	if err != nil {
 		return err
 	}
-	if _, err := wire.DecodeHello(line); err != nil {
-		return err
-	}
 	if err := c.nc.SetReadDeadline(time.Time{}); err != nil {
 		return err
+	}
+	if _, err := wire.DecodeHello(line); err != nil {
+		return c.other(line, err)
 	}
 	c.out.hold()
 	c.out.addRaw(c.srv.greeting())
@@ -133,19 +146,31 @@ func (c *conn) end(err error) {
 		cancel()
 	}
 	c.leave(err)
+	if c.handler != nil {
+		c.endOther(err)
+		c.nc.Close()
+		return
+	}
 	switch {
 	case errors.Is(err, wire.ErrTooLong):
-		c.lastWords(&lease.Error{Code: lease.ErrProtocol,
-			Reason: fmt.Sprintf("a frame is over %d bytes (MaxFrame)", wire.MaxRequest)})
+		c.lastWords(frameTooLong())
 	case errors.Is(err, errPanic):
 		c.lastWords(lease.ErrInternal)
 	case lease.CodeOf(err) == lease.ErrProtocol:
-		c.srv.log.Debug("a client does not speak the protocol", "peer", c.nc.RemoteAddr(), "error", err)
+		c.complain(err)
 		c.lastWords(err)
 	default:
 		c.out.drain()
 	}
 	c.nc.Close()
+}
+
+func frameTooLong() error {
+	return &lease.Error{Code: lease.ErrProtocol, Reason: fmt.Sprintf("a frame is over %d bytes (MaxFrame)", wire.MaxRequest)}
+}
+
+func (c *conn) complain(err error) {
+	c.srv.log.Debug("a client does not speak the protocol", "peer", c.nc.RemoteAddr(), "error", err)
 }
 
 // leave suspends the session, unless it was closed or another connection has it.
@@ -161,12 +186,16 @@ func (c *conn) leave(err error) {
 	c.sess.Suspend()
 }
 
-// lastWords sends a failure that belongs to no request, and gives the peer a
-// moment to read it: closing a socket on unread input may destroy what is
-// underway.
+// lastWords sends a failure that belongs to no request.
 func (c *conn) lastWords(reason error) {
 	r := wire.Failure(0, "", reason)
 	c.out.add(&r)
+	c.linger()
+}
+
+// linger sends what is left and gives the peer a moment to read it: closing a
+// socket on unread input may destroy what is underway.
+func (c *conn) linger() {
 	if !c.out.drain() {
 		return
 	}

@@ -83,6 +83,20 @@ func (o *outbox) brought(r *wire.Reply) {
 	}
 }
 
+// broughtRaw is brought for a frame that is encoded already.
+func (o *outbox) broughtRaw(frame []byte) {
+	if o.try == nil {
+		o.addRaw(frame)
+		return
+	}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.err == nil {
+		o.buf = append(o.buf, frame...)
+		o.bound()
+	}
+}
+
 // settled writes what callbacks brought, as far as that needs no waiting: it
 // runs in the service's loop, or in the reader of another connection. To write
 // here instead of waking the writer saves a switch on the way of every hand-over.

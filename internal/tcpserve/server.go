@@ -36,6 +36,10 @@ type Options struct {
 	// lease.MaxConnections.
 	MaxConnections int
 
+	// Dialect makes the handler of a connection whose first line is a JSON object
+	// but no hello. Nil refuses such connections.
+	Dialect func(*Peer) Handler
+
 	// Logger is told of defects and of what may need attention, and on the debug
 	// level of each connection that was ended for cause. Nil discards.
 	Logger *slog.Logger

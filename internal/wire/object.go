@@ -1,6 +1,7 @@
 package wire
 
 import (
+	"errors"
 	"fmt"
 	"strconv"
 
@@ -75,10 +76,11 @@ func (v Value) Each(entry func(Value)) bool {
 }
 
 // Positive reads an integer of at least 1. The error is lease.ErrRefused and
-// begins with the name; unit, which may be empty, follows what it must be.
+// begins with the name; unit, which may be empty, follows what it must be. One
+// beyond 2^63 is cut to the greatest, which every limit then cuts or refuses.
 func (v Value) Positive(name, unit string) (int64, error) {
 	n, err := strconv.ParseInt(string(v), 10, 64)
-	if err != nil || n < 1 {
+	if err != nil && !errors.Is(err, strconv.ErrRange) || n < 1 {
 		return 0, lease.Refuse("%s must be a positive integer%s, got %s", name, unit, v.clip())
 	}
 	return n, nil

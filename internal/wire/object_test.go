@@ -42,7 +42,10 @@ func TestValue(t *testing.T) {
 	if n, err := Value(`17`).Positive("max", ""); n != 17 || err != nil {
 		t.Errorf("positive: %d %v", n, err)
 	}
-	for _, bad := range []string{``, `0`, `-3`, `1.5`, `1e3`, `"7"`, `true`, `[]`, `99999999999999999999`} {
+	if n, err := Value(`99999999999999999999`).Positive("max", ""); n != 1<<63-1 || err != nil {
+		t.Errorf("beyond 2^63: %d %v", n, err)
+	}
+	for _, bad := range []string{``, `0`, `-3`, `1.5`, `1e3`, `"7"`, `true`, `[]`, `-99999999999999999999`} {
 		_, err := Value(bad).Positive("max", "")
 		if lease.CodeOf(err) != lease.ErrRefused || !strings.Contains(err.Error(), "max must be a positive integer, got ") {
 			t.Errorf("%q: %v", bad, err)

@@ -55,6 +55,17 @@ func (r *Reader) Next() ([]byte, error) {
 	return line, nil
 }
 
+// Await waits until something has come, a whole line or a part of one.
+func (r *Reader) Await() error {
+	for r.from == r.to {
+		if r.err != nil {
+			return r.err
+		}
+		r.fill()
+	}
+	return nil
+}
+
 // Ready reports whether a whole line is buffered, so that Next will not read.
 func (r *Reader) Ready() bool {
 	if r.end >= 0 {

@@ -1,0 +1,228 @@
+package lmx
+
+import (
+	"context"
+	"fmt"
+	"sync/atomic"
+
+	"github.com/latchkey-go/latchkey/lease"
+)
+
+const (
+	wrongID = "this is not the correct uuid: pass that of your own lock, or use force"
+	needsID = "pass the correct uuid of the lock, or use force"
+)
+
+// unlock handles the release of a key.
+func (c *Conn) unlock(f *frame) {
+	a := &reply{kind: "unlock", echo: string(f.uuid), key: string(f.key), readers: -1}
+	name, err := keyOf(f.key)
+	if err == nil {
+		_, _, err = ident("uuid", f.uuid)
+	}
+	var id string
+	if err == nil && !f.hold.Null() {
+		_, id, err = ident("_uuid", f.hold)
+	}
+	if err != nil {
+		c.refuse(a, reason(err))
+		return
+	}
+	switch {
+	case id != "":
+		c.unlockID(a, f, id, name)
+	case f.force.True():
+		c.force(a, f, name)
+	default:
+		c.unlockNone(a, name)
+	}
+}
+
+func (c *Conn) refuse(a *reply, why string) {
+	a.unlocked, a.err = no, why
+	c.send(a)
+}
+
+// unlockID releases the hold with this id, whoever has it.
+func (c *Conn) unlockID(a *reply, f *frame, id, name string) {
+	s := c.srv
+	s.mu.Lock()
+	a.queue = s.waitingFor(name)
+	r := s.holder(c, id, name)
+	late := r == nil && s.ended.take(id, name)
+	var sess lease.Session
+	if r != nil {
+		sess = r.conn.sess
+	}
+	s.mu.Unlock()
+	switch {
+	case late:
+		a.unlocked = yes
+		c.send(a)
+		return
+	case r == nil:
+		c.unlockForeign(a, f, id, name)
+		return
+	}
+	sess.Do(lease.Command{Verb: lease.Release, ID: id, Key: name}, func(_ lease.Lease, err error) {
+		c.released(a, r, name, err)
+	})
+}
+
+// released answers an unlock of r.
+func (c *Conn) released(a *reply, r *request, name string, err error) {
+	switch lease.CodeOf(err) {
+	case "":
+		c.srv.finished(r, name)
+		a.unlocked = yes
+	case lease.ErrNotHeld, lease.ErrSessionLost:
+		a.unlocked = yes // it ended while the frame was underway
+	case lease.ErrClosed:
+		return
+	default:
+		a.unlocked, a.err = no, reason(err)
+	}
+	c.answer(a, r)
+}
+
+// answer sends the answer to a command on r, from its callback. When the hold was
+// another connection's, it is that one's session that settles, not ours.
+func (c *Conn) answer(a *reply, r *request) {
+	if r == nil || r.conn == c {
+		c.bring(a)
+	} else {
+		c.send(a)
+	}
+}
+
+// finished notes that r released a key.
+func (s *Server) finished(r *request, name string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.end(r, name)
+}
+
+// unlockForeign releases a hold that this dialect did not make, or that outlived
+// its connection.
+func (c *Conn) unlockForeign(a *reply, f *frame, id, name string) {
+	if c.unlockFree(a, name) {
+		return
+	}
+	sess, err := c.session(f)
+	if err != nil {
+		c.refuse(a, reason(err))
+		return
+	}
+	sess.Do(lease.Command{Verb: lease.Release, ID: id, Key: name}, func(_ lease.Lease, err error) {
+		switch lease.CodeOf(err) {
+		case "":
+			a.unlocked = yes
+		case lease.ErrNotHeld:
+			a.unlocked, a.err = no, wrongID
+		case lease.ErrClosed, lease.ErrSessionLost:
+			return
+		default:
+			a.unlocked, a.err = no, reason(err)
+		}
+		c.bring(a)
+	})
+}
+
+// unlockNone handles an unlock that names no lock and does not force.
+func (c *Conn) unlockNone(a *reply, name string) {
+	if !c.unlockFree(a, name) {
+		c.refuse(a, needsID)
+	}
+}
+
+// unlockFree answers for a key that nobody has and nobody waits for: there is
+// nothing to do. It reports whether it answered.
+func (c *Conn) unlockFree(a *reply, name string) bool {
+	k, err := c.look(name)
+	if err != nil {
+		c.refuse(a, reason(err))
+		return true
+	}
+	a.queue = k.Waiting
+	if len(k.Holders) > 0 || k.Waiting > 0 {
+		return false
+	}
+	a.unlocked, a.warning = yes, "no lock with key "+lease.QuoteKey(name)
+	c.send(a)
+	return true
+}
+
+// look asks the service about one key.
+func (c *Conn) look(name string) (lease.KeyInfo, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), callTimeout)
+	defer cancel()
+	l, err := c.srv.svc.List(ctx, lease.Query{Key: name})
+	if err != nil || len(l.Keys) == 0 {
+		return lease.KeyInfo{Key: name}, err
+	}
+	return l.Keys[0], nil
+}
+
+// force ends every hold of a key. As the end of a write it ends only what that
+// write took: an end that comes late must not evict the writer after it.
+func (c *Conn) force(a *reply, f *frame, name string) {
+	switch string(f.role) {
+	case endWrite:
+		c.endRole(a, name, func(r *request) bool { return r.conn == c && r.role == beginWrite })
+		return
+	case unlockWriteKey:
+		c.endRole(a, name, func(r *request) bool { return r.role == lockWriteKey })
+		return
+	}
+	c.srv.mu.Lock()
+	a.queue = c.srv.waitingFor(name)
+	c.srv.mu.Unlock()
+	by := "live-mutex client"
+	if pid, err := f.pid.Positive("pid", ""); err == nil {
+		by += fmt.Sprintf(" pid %d", pid)
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), callTimeout)
+	defer cancel()
+	_, err := c.srv.svc.Force(ctx, lease.ForceRequest{Key: name, By: by, Reason: "unlock with force"})
+	switch lease.CodeOf(err) {
+	case "":
+		a.unlocked = yes
+	case lease.ErrNotHeld:
+		a.unlocked, a.warning = yes, "no lock with key "+lease.QuoteKey(name)
+	default:
+		a.unlocked, a.err = no, reason(err)
+	}
+	c.send(a)
+}
+
+// endRole releases the holds of a key that match.
+func (c *Conn) endRole(a *reply, name string, match func(*request) bool) {
+	s := c.srv
+	s.mu.Lock()
+	a.queue = s.waitingFor(name)
+	var mine []*request
+	if k := s.keys[name]; k != nil {
+		for _, r := range k.holders {
+			if match(r) {
+				mine = append(mine, r)
+			}
+		}
+	}
+	s.mu.Unlock()
+	if len(mine) == 0 {
+		a.unlocked, a.warning = yes, "no such lock with key "+lease.QuoteKey(name)+" any more; other holders were left alone"
+		c.send(a)
+		return
+	}
+	var left atomic.Int32
+	left.Store(int32(len(mine)))
+	for _, r := range mine {
+		r.conn.sess.Do(lease.Command{Verb: lease.Release, ID: r.id, Key: name}, func(_ lease.Lease, err error) {
+			s.finished(r, name)
+			if left.Add(-1) == 0 {
+				a.unlocked = yes
+				c.answer(a, r)
+			}
+		})
+	}
+}
