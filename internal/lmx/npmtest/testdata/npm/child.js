@@ -1,0 +1,98 @@
+'use strict';
+// A process that a case starts beside its own: to be killed, or to compete. It ends with its parent.
+
+const { connect, lmx, pause, tick } = require('./harness');
+const { Witness } = require('./witness');
+
+const [role, text] = process.argv.slice(2);
+const args = JSON.parse(text);
+const seen = { errors: [], warnings: [] };
+
+function say(what, more = {}) {
+  return new Promise((resolve) => process.send({ what, ...more }, resolve));
+}
+
+// fraction makes the same numbers for the same seed (mulberry32).
+function fraction(seed) {
+  let a = seed;
+  return () => {
+    a = (a + 0x6d2b79f5) | 0;
+    let t = Math.imul(a ^ (a >>> 15), 1 | a);
+    t = (t + Math.imul(t ^ (t >>> 7), 61 | t)) ^ t;
+    return ((t ^ (t >>> 14)) >>> 0) / 4294967296;
+  };
+}
+
+const roles = {
+  // hold takes keys and keeps them; it ends as it is told.
+  async hold({ keys, client = {}, lock = {} }) {
+    const c = await connect(client, lmx.Client, seen);
+    for (const key of keys) await c.acquire(key, { ...lock });
+    process.on('message', ({ what }) => {
+      if (what === 'exit') process.exit(0);
+      c.setNoRecover();
+      if (what === 'end') c.endCurrentConnection();
+    });
+    await say('held');
+  },
+
+  // wait stands in the queue of a key.
+  async wait({ key }) {
+    const c = await connect({}, lmx.Client, seen);
+    c.lock(key, { maxRetries: 20 }, () => say('granted'));
+    await say('asked');
+  },
+
+  // lock goes in and out of one key.
+  async lock({ key, rounds, clients, dir }) {
+    const witness = new Witness(dir);
+    const all = [];
+    for (let i = 0; i < clients; i++) all.push(await connect({}, lmx.Client, seen));
+    await Promise.all(all.map(async (c, i) => {
+      const name = `${process.pid}.${i}`;
+      for (let n = 0; n < rounds; n++) {
+        const lock = await c.acquire(key, { maxRetries: 20 });
+        witness.enter('writer', name);
+        await tick();
+        witness.leave('writer', name);
+        await lock.unlock();
+      }
+    }));
+    await say('done', { broken: witness.broken, rounds: witness.rounds, errors: seen.errors });
+  },
+
+  // rwhold begins to read or to write and does not end.
+  async rwhold({ key, kind }) {
+    const c = await connect({}, lmx.RWLockWritePrefClient, seen);
+    await (kind === 'reader' ? c.beginReadp(key) : c.beginWritep(key));
+    await say('held');
+  },
+
+  // rw reads and writes by turns that the seed tells.
+  async rw({ key, rounds, clients, dir, seed }) {
+    const random = fraction(seed);
+    const witness = new Witness(dir);
+    const all = [];
+    for (let i = 0; i < clients; i++) all.push(await connect({}, lmx.RWLockWritePrefClient, seen));
+    await Promise.all(all.map(async (c, i) => {
+      const name = `${process.pid}.${i}`;
+      for (let n = 0; n < rounds; n++) {
+        const kind = random() < 0.7 ? 'reader' : 'writer';
+        await (kind === 'reader' ? c.beginReadp(key) : c.beginWritep(key));
+        witness.enter(kind, name);
+        await pause(random() * 4);
+        witness.leave(kind, name);
+        await (kind === 'reader' ? c.endReadp(key) : c.endWritep(key));
+      }
+    }));
+    await say('done', {
+      broken: witness.broken, rounds: witness.rounds, readers: witness.readersSeen, errors: seen.errors,
+    });
+  },
+};
+
+process.on('disconnect', () => process.exit(0));
+roles[role](args).catch((err) => {
+  console.error(`child ${role}:`, err);
+  process.exit(1);
+});
