@@ -171,6 +171,15 @@ func (c *Client) Raw(text string) {
 	}
 }
 
+// Push writes bytes to a broker that may close the connection meanwhile.
+func (c *Client) Push(text string) {
+	c.t.Helper()
+	if err := c.nc.SetWriteDeadline(time.Now().Add(c.patience)); err != nil {
+		return // closed: what it said will be read
+	}
+	_, _ = io.WriteString(c.nc, text)
+}
+
 // Send writes frames, all in one write.
 func (c *Client) Send(frames ...Frame) {
 	c.t.Helper()
@@ -199,6 +208,26 @@ func (c *Client) Next() Frame {
 func (c *Client) Expect(uuid string) Frame {
 	c.t.Helper()
 	return c.find("a frame with uuid "+uuid, func(f Frame) bool { return f.Text("uuid") == uuid })
+}
+
+// Poll is a frame with this uuid, if one has come.
+func (c *Client) Poll(uuid string) (Frame, bool) {
+	c.t.Helper()
+	for more := true; more; {
+		select {
+		case f, ok := <-c.incoming:
+			if more = ok; ok {
+				c.early = append(c.early, f)
+			}
+		default:
+			more = false
+		}
+	}
+	i := slices.IndexFunc(c.early, func(f Frame) bool { return f.Text("uuid") == uuid })
+	if i < 0 {
+		return nil, false
+	}
+	return c.find("", func(f Frame) bool { return f.Text("uuid") == uuid }), true
 }
 
 // ExpectType is the next frame of this type.
@@ -234,21 +263,38 @@ func (c *Client) find(what string, is func(Frame) bool) Frame {
 	}
 }
 
-// Quiet checks that nothing comes for a while and that nothing is unread.
-func (c *Client) Quiet(d time.Duration) {
+// Quiet checks that nothing has come and that nothing is unread.
+func (c *Client) Quiet() {
 	c.t.Helper()
-	limit := time.NewTimer(d)
-	defer limit.Stop()
 	select {
 	case f, ok := <-c.incoming:
 		if !ok {
 			c.t.Fatalf("the connection was closed, want it quiet")
 		}
 		c.t.Fatalf("got %v, want nothing", f)
-	case <-limit.C:
+	default:
 	}
 	if len(c.early) > 0 {
 		c.t.Fatalf("unread %v, want nothing", c.early)
+	}
+}
+
+// Drop forgets what came and was not read, and whatever comes until there is a
+// pause.
+func (c *Client) Drop() {
+	c.t.Helper()
+	c.early = nil
+	for {
+		pause := time.NewTimer(100 * time.Millisecond)
+		select {
+		case _, ok := <-c.incoming:
+			pause.Stop()
+			if !ok {
+				c.t.Fatalf("the connection was closed")
+			}
+		case <-pause.C:
+			return
+		}
 	}
 }
 

@@ -70,9 +70,9 @@ func (w *World) Quiet(clients ...*Client) {
 	if d == 0 {
 		d = 100 * time.Millisecond
 	}
+	w.Pause(d)
 	for _, c := range clients {
-		c.Quiet(d)
-		d = 0 // the first wait was for all
+		c.Quiet()
 	}
 }
 
