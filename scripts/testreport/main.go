@@ -1,5 +1,6 @@
 // Command testreport reads `go test -json` on standard input and prints what a person wants to see of it: one line a
-// package, the output of every test that failed, every skipped test with its reason, and a last line with the counts.
+// package, the output of every test that failed, the attributes that tests gave themselves, every skipped test with its
+// reason, and a last line with the counts.
 //
 // It exits with 1 when a test or a package failed, and when no test ran at all, so that an empty run is never green.
 package main
@@ -21,6 +22,7 @@ type event struct {
 	Test        string
 	Output      string
 	FailedBuild string
+	Key, Value  string // of an attribute
 }
 
 // key names one test, or a whole package when test is empty.
@@ -30,6 +32,7 @@ type key struct{ pkg, test string }
 type report struct {
 	out     io.Writer
 	output  map[key][]string
+	notes   []string // attributes
 	skips   []string
 	passed  int
 	failed  int
@@ -70,6 +73,8 @@ func (r *report) add(e event) {
 		r.output[key{e.ImportPath, ""}] = append(r.output[key{e.ImportPath, ""}], e.Output)
 	case "output":
 		r.output[k] = append(r.output[k], e.Output)
+	case "attr":
+		r.notes = append(r.notes, fmt.Sprintf("%s %s: %s", k.pkg, e.Key, e.Value))
 	case "pass", "fail", "skip":
 		if e.Test == "" {
 			r.endPackage(e)
@@ -131,14 +136,20 @@ func (r *report) printLast(k key) {
 	}
 }
 
-// close prints skips and counts, and says whether the run was good.
-func (r *report) close() bool {
-	if len(r.skips) > 0 {
-		fmt.Fprintln(r.out, "skipped:")
-		for _, s := range r.skips {
-			fmt.Fprintln(r.out, "  "+s)
-		}
+func (r *report) list(head string, lines []string) {
+	if len(lines) == 0 {
+		return
 	}
+	fmt.Fprintln(r.out, head)
+	for _, l := range lines {
+		fmt.Fprintln(r.out, "  "+l)
+	}
+}
+
+// close prints attributes, skips and counts, and says whether the run was good.
+func (r *report) close() bool {
+	r.list("attributes:", r.notes)
+	r.list("skipped:", r.skips)
 	if r.broken > 0 {
 		fmt.Fprintf(r.out, "%d package(s) failed\n", r.broken)
 	}

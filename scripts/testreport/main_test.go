@@ -29,6 +29,15 @@ func TestRealRuns(t *testing.T) {
 			good:  true,
 		},
 		{
+			name: "an attribute",
+			files: map[string]string{
+				"a_test.go": head + "func TestOne(t *testing.T) { t.Attr(\"peer-fails\", \"3 of 9\"); t.Log(\"chatter\") }\n",
+			},
+			want:  []string{"ok", "m/a", "attributes:", "m/a peer-fails: 3 of 9", "1 passed, 0 failed, 0 skipped"},
+			never: []string{"chatter"},
+			good:  true,
+		},
+		{
 			name: "a failure",
 			files: map[string]string{
 				"a_test.go": head + "func TestGood(t *testing.T) { t.Log(\"chatter\") }\nfunc TestBad(t *testing.T) { t.Error(\"got 1, want 2\") }\n",
