@@ -33,7 +33,7 @@ function text(err) {
 // connect opens a client of the package and writes down what it emits.
 async function connect(options, Class, seen) {
   const address = options.udsPath ? {} : { host, port };
-  const client = new Class({ ...address, ...options });
+  const client = new Class({ connectTimeout: 15000, ...address, ...options });
   client.emitter.on('error', (err) => seen.errors.push(text(err)));
   client.emitter.on('warning', (warning) => seen.warnings.push(text(warning)));
   await client.ensure();
@@ -122,8 +122,10 @@ class Case {
 
   async end() {
     this.over = true;
-    for (const client of this.clients) client.close();
     for (const child of this.children) child.kill('SIGKILL');
+    // A client that is closed while it connects rejects a promise that nobody can get at: none is in the middle of that.
+    await Promise.allSettled(this.clients.map((client) => client.ensure()));
+    for (const client of this.clients) client.close();
   }
 }
 
