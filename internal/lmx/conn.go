@@ -29,10 +29,12 @@ type Conn struct {
 	// The server's mutex guards the rest.
 	sess       lease.Session       // set once
 	reqs       map[string]*request // by the uuid of their frames
+	left       bool                // it has ended, and its session with it
 	waiting    int                 // of those, how many are not granted yet; and questions that wait
 	acks       bool                // the client acknowledges grants
 	subscribed bool                // it wants to be told of evictions
 	monitors   map[string]struct{} // keys in whose monitors it has a part
+	firsts     []string            // keys that it has the first reader of, and not locked the write key of
 }
 
 // Line handles one frame. What is no JSON object is skipped.
@@ -184,10 +186,15 @@ func (c *Conn) leave() {
 	c.over = true
 	s := c.srv
 	s.mu.Lock()
+	c.left = true
+	e := s.leaveMonitors(c)
+	var barred []*request
 	for _, r := range c.reqs {
 		switch {
 		case r.stage != held:
 			s.drop(r)
+		case s.outlives(r):
+			barred = append(barred, r)
 		case r.detached:
 			for _, name := range r.keys {
 				s.unhold(r, name)
@@ -197,13 +204,14 @@ func (c *Conn) leave() {
 			s.endAll(r)
 		}
 	}
-	answers := s.leaveMonitors(c)
-	sess := c.sess
 	s.mu.Unlock()
-	if sess != nil {
-		sess.Suspend()
+	for _, r := range barred {
+		c.sess.Do(lease.Command{Verb: lease.Detach, ID: r.id}, nil)
 	}
-	tellAll(answers)
+	c.carryOut(e)
+	if c.sess != nil {
+		c.sess.Suspend()
+	}
 }
 
 // session opens the connection's session when it is first needed, since only
@@ -236,6 +244,18 @@ func (c *Conn) session(f *frame) (lease.Session, error) {
 	c.sess = sess
 	c.srv.opened++
 	return sess, nil
+}
+
+// sessionOf is the session that commands on r go to: the one that holds it, or our
+// own when r outlived that.
+func (c *Conn) sessionOf(r *request, f *frame) (lease.Session, error) {
+	c.srv.mu.Lock()
+	left := r.conn.left
+	c.srv.mu.Unlock()
+	if left {
+		return c.session(f)
+	}
+	return r.conn.sess, nil
 }
 
 // lost is told of the losses of the session's holds.

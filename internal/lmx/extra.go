@@ -18,10 +18,10 @@ func (c *Conn) renew(f *frame) {
 	}
 	c.srv.mu.Lock()
 	r := c.srv.holder(c, cmd.ID, name)
-	if r != nil {
-		sess = r.conn.sess
-	}
 	c.srv.mu.Unlock()
+	if r != nil {
+		sess, _ = c.sessionOf(r, f) // there is one of our own already
+	}
 	sess.Do(cmd, func(l lease.Lease, err error) {
 		switch {
 		case err == nil:

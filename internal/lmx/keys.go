@@ -17,6 +17,8 @@ type request struct {
 	many bool
 	role string // rwStatus as it came
 
+	readKey string // of the lock of a write key: the key whose readers it is for
+
 	keys     []string // what it waits for or holds; of an acquire-many what is left of it
 	tokens   []lease.Hold
 	stage    stage

@@ -44,6 +44,7 @@ func (c *Conn) lock(f *frame) {
 	} else {
 		q.Limit = max(k.max, 1)
 	}
+	r.bars()
 	s.ask(r)
 	s.mu.Unlock()
 	if q.Limit > 1 {
@@ -202,11 +203,11 @@ func (r *request) Done(l lease.Lease, err error) {
 	}
 	fromQueue := r.stage == queued
 	s.grant(r, l.Holds)
-	var answers []outgoing
+	var e effects
 	answer := &reply{kind: "acquire-many", echo: r.echo, keys: r.keys, acquired: yes, lockUUID: r.id, tokens: l.Holds,
 		queue: -1, readers: -1}
 	if !r.many {
-		r.count, answers = s.countReader(r)
+		r.count, e = s.countReader(r)
 		if fromQueue && c.acks {
 			s.expectAck(r)
 		}
@@ -215,7 +216,7 @@ func (r *request) Done(l lease.Lease, err error) {
 	}
 	s.mu.Unlock()
 	c.bring(answer)
-	tellAll(answers)
+	c.carryOut(e)
 }
 
 // failed is the answer to a request that was not granted.
@@ -284,14 +285,14 @@ func (c *Conn) undo(f *frame, waiting bool) {
 		s.mu.Unlock()
 		return
 	}
-	var answers []outgoing
+	var e effects
 	if r.stage == held {
-		answers = s.uncountReader(r)
+		e = s.uncountReader(r)
 		s.endAll(r)
 	} else {
 		s.drop(r)
 	}
 	s.mu.Unlock()
 	c.sess.Do(lease.Command{Verb: lease.Cancel, ID: r.id}, nil)
-	tellAll(answers)
+	c.carryOut(e)
 }

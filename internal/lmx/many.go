@@ -115,15 +115,15 @@ func (c *Conn) releaseMany(f *frame) {
 	s.mu.Lock()
 	r := s.holder(c, id, "")
 	late := r == nil && s.ended.take(id, "")
-	if r != nil {
-		sess = r.conn.sess
-	}
 	s.mu.Unlock()
 	a.lockUUID = id
 	if late {
 		a.released, a.listed = yes, true
 		c.send(a)
 		return
+	}
+	if r != nil {
+		sess, _ = c.sessionOf(r, f) // there is one of our own already
 	}
 	sess.Do(lease.Command{Verb: lease.Release, ID: id}, func(l lease.Lease, err error) {
 		switch lease.CodeOf(err) {

@@ -15,6 +15,11 @@ type monitor struct {
 	readers   map[*Conn]int // how many readers each connection has
 	total     int           // of all
 	questions []question    // that wait, in the order that they came
+
+	// barred are locks that keep writers out for the readers, whose connection is
+	// gone: the read-preferring client's first reader takes one, and the last one
+	// gives it back.
+	barred []*request
 }
 
 // question is one that a client put and that waits for its answer.
@@ -133,5 +138,5 @@ func (m *monitor) has(c *Conn) bool {
 
 // quiet reports whether there is nothing to keep.
 func (m *monitor) quiet() bool {
-	return m.writer == nil && m.total == 0 && len(m.questions) == 0
+	return m.writer == nil && m.total == 0 && len(m.questions) == 0 && len(m.barred) == 0
 }

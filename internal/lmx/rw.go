@@ -21,7 +21,7 @@ func (c *Conn) monitor(f *frame, kind string) {
 	s := c.srv
 	s.mu.Lock()
 	var base *request // the lock to give up because the question waits
-	answers := s.inMonitor(name, func(m *monitor) (out []outgoing) {
+	e := s.inMonitor(name, func(m *monitor) (out effects) {
 		switch kind {
 		case `"decrement-readers"`:
 			m.discount(c)
@@ -32,10 +32,10 @@ func (c *Conn) monitor(f *frame, kind string) {
 			return out
 		}
 		a := &reply{kind: successOf(kind), echo: q.echo, key: q.key, queue: -1, readers: m.total}
-		return append(out, outgoing{c, a})
+		return answerWith(c, a)
 	})
 	s.mu.Unlock()
-	tellAll(answers)
+	c.carryOut(e)
 	if base != nil {
 		c.sess.Do(lease.Command{Verb: lease.Release, ID: base.id, Key: name}, func(lease.Lease, error) {
 			s.finished(base, name)
@@ -43,10 +43,40 @@ func (c *Conn) monitor(f *frame, kind string) {
 	}
 }
 
-// inMonitor lets do change the monitor of a key and returns the frames to be sent:
-// what do answers, and then the answers of those who need not wait any more. The
-// mutex is held.
-func (s *Server) inMonitor(name string, do func(*monitor) []outgoing) []outgoing {
+// effects are what a change of a monitor brings about, to be carried out when the
+// mutex is not held any more.
+type effects struct {
+	answers []outgoing
+	freed   []*request // locks that nobody needs any more
+}
+
+// outgoing is a frame for a connection.
+type outgoing struct {
+	conn  *Conn
+	reply *reply
+}
+
+func answerWith(c *Conn, r *reply) effects { return effects{answers: []outgoing{{c, r}}} }
+
+// carryOut does what a change brought about; the connection is the one that made it.
+func (c *Conn) carryOut(e effects) {
+	for _, a := range e.answers {
+		a.conn.send(a.reply)
+	}
+	for _, r := range e.freed {
+		if c.sess == nil {
+			c.srv.finished(r, r.one[0]) // a client that is not one of those; the ttl ends it
+			continue
+		}
+		c.sess.Do(lease.Command{Verb: lease.Release, ID: r.id, Key: r.one[0]}, func(lease.Lease, error) {
+			c.srv.finished(r, r.one[0])
+		})
+	}
+}
+
+// inMonitor lets do change the monitor of a key. The effects are what do returns,
+// and then the answers of those who need not wait any more. The mutex is held.
+func (s *Server) inMonitor(name string, do func(*monitor) effects) effects {
 	k := s.use(name)
 	if k.monitor == nil {
 		k.monitor = &monitor{}
@@ -56,10 +86,13 @@ func (s *Server) inMonitor(name string, do func(*monitor) []outgoing) []outgoing
 	out := do(m)
 	for _, q := range m.wake() {
 		q.conn.waiting--
-		out = append(out, answerTo(q, m))
+		out.answers = append(out.answers, outgoing{q.conn, q.answer(m)})
+	}
+	if m.total == 0 {
+		out.freed, m.barred = m.barred, nil
 	}
 	s.readers += m.total - before
-	for _, o := range out {
+	for _, o := range out.answers {
 		o.conn.track(name, m)
 	}
 	s.tidy(name, k)
@@ -80,7 +113,7 @@ func (c *Conn) track(name string, m *monitor) {
 
 // put puts a question to the monitor. It returns the answer, or none and the lock
 // to give up because the question waits.
-func (c *Conn) put(k *key, q question, kind string) ([]outgoing, *request) {
+func (c *Conn) put(k *key, q question, kind string) (effects, *request) {
 	switch kind {
 	case `"increment-readers"`:
 		q.ask = addReader
@@ -93,19 +126,19 @@ func (c *Conn) put(k *key, q question, kind string) ([]outgoing, *request) {
 		}
 	}
 	if c.waiting >= lease.MaxInFlight {
-		return []outgoing{{c, tooMany(&reply{echo: q.echo, key: q.key, queue: -1, readers: -1})}}, nil
+		return answerWith(c, tooMany(&reply{echo: q.echo, key: q.key, queue: -1, readers: -1})), nil
 	}
 	if k.monitor.put(q) {
-		return []outgoing{answerTo(q, k.monitor)}, nil
+		return answerWith(c, q.answer(k.monitor)), nil
 	}
 	c.waiting++
 	c.track(q.name, k.monitor)
 	for _, r := range slices.Backward(k.holders) {
 		if r.conn == c && !r.many {
-			return nil, r
+			return effects{}, r
 		}
 	}
-	return nil, nil
+	return effects{}, nil
 }
 
 func successOf(kind string) string {
@@ -115,14 +148,8 @@ func successOf(kind string) string {
 	return "decrement-readers-success"
 }
 
-// outgoing is a frame for a connection.
-type outgoing struct {
-	conn  *Conn
-	reply *reply
-}
-
-// answerTo is the answer to a question.
-func answerTo(q question, m *monitor) outgoing {
+// answer is the answer to a question.
+func (q question) answer(m *monitor) *reply {
 	kind := "register-write-flag-success"
 	switch q.ask {
 	case addReader:
@@ -130,61 +157,91 @@ func answerTo(q question, m *monitor) outgoing {
 	case mayWrite:
 		kind = "register-write-flag-and-readers-check-success"
 	}
-	return outgoing{q.conn, &reply{kind: kind, echo: q.echo, key: q.key, queue: -1, readers: m.total}}
-}
-
-// tellAll sends answers. The mutex is not held.
-func tellAll(answers []outgoing) {
-	for _, a := range answers {
-		a.conn.send(a.reply)
-	}
+	return &reply{kind: kind, echo: q.echo, key: q.key, queue: -1, readers: m.total}
 }
 
 // countReader counts the reader that a granted lock brings or takes, and returns
 // the number that goes with the grant: after one that begins, before one that ends,
 // since that client acts when it sees that it was the last. The mutex is held.
-func (s *Server) countReader(r *request) (int, []outgoing) {
+func (s *Server) countReader(r *request) (int, effects) {
 	name := r.one[0]
 	n := s.readersOf(name)
 	switch r.role {
 	case beginRead:
-		return n + 1, s.inMonitor(name, func(m *monitor) []outgoing {
+		return n + 1, s.inMonitor(name, func(m *monitor) effects {
 			m.count(r.conn)
 			r.conn.track(name, m)
-			return nil
+			if n == 0 {
+				r.conn.first(name)
+			}
+			return effects{}
 		})
 	case endRead:
 		return n, s.discount(r, name)
 	}
-	return n, nil
+	return n, effects{}
+}
+
+// maxFirst bounds how many keys are remembered that a connection is the first
+// reader of, until it locks their write keys.
+const maxFirst = 64
+
+// first notes that the connection has the first reader of a key. The lock of a
+// write key that follows is for that one. The mutex is held.
+func (c *Conn) first(name string) {
+	if len(c.firsts) == maxFirst {
+		c.firsts = c.firsts[1:]
+	}
+	c.firsts = append(c.firsts, name)
+}
+
+// bars notes which key's readers a lock is for, if it is that of a write key. The
+// mutex is held.
+func (r *request) bars() {
+	if c := r.conn; r.role == lockWriteKey && len(c.firsts) > 0 {
+		r.readKey, c.firsts = c.firsts[0], c.firsts[1:]
+	}
+}
+
+// outlives reports whether r must outlive its connection, because others still
+// read behind it. The monitor then has it. The mutex is held.
+func (s *Server) outlives(r *request) bool {
+	if r.readKey == "" || s.readersOf(r.readKey) == 0 {
+		return false
+	}
+	m := s.keys[r.readKey].monitor
+	m.barred = append(m.barred, r)
+	return true
 }
 
 // uncountReader undoes countReader for a grant that nobody wants. The mutex is
 // held.
-func (s *Server) uncountReader(r *request) []outgoing {
+func (s *Server) uncountReader(r *request) effects {
 	if r.role != beginRead {
-		return nil
+		return effects{}
 	}
 	return s.discount(r, r.one[0])
 }
 
-func (s *Server) discount(r *request, name string) []outgoing {
-	return s.inMonitor(name, func(m *monitor) []outgoing {
+func (s *Server) discount(r *request, name string) effects {
+	return s.inMonitor(name, func(m *monitor) effects {
 		m.discount(r.conn)
 		r.conn.track(name, m)
-		return nil
+		return effects{}
 	})
 }
 
 // leaveMonitors takes a connection out of all monitors. The mutex is held.
-func (s *Server) leaveMonitors(c *Conn) []outgoing {
-	var out []outgoing
+func (s *Server) leaveMonitors(c *Conn) effects {
+	var all effects
 	for name := range c.monitors {
-		out = append(out, s.inMonitor(name, func(m *monitor) []outgoing {
+		e := s.inMonitor(name, func(m *monitor) effects {
 			m.leave(c)
-			return nil
-		})...)
+			return effects{}
+		})
+		all.answers = append(all.answers, e.answers...)
+		all.freed = append(all.freed, e.freed...)
 	}
 	c.monitors = nil
-	return out
+	return all
 }

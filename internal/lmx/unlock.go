@@ -50,10 +50,6 @@ func (c *Conn) unlockID(a *reply, f *frame, id, name string) {
 	a.queue = s.waitingFor(name)
 	r := s.holder(c, id, name)
 	late := r == nil && s.ended.take(id, name)
-	var sess lease.Session
-	if r != nil {
-		sess = r.conn.sess
-	}
 	s.mu.Unlock()
 	switch {
 	case late:
@@ -62,6 +58,11 @@ func (c *Conn) unlockID(a *reply, f *frame, id, name string) {
 		return
 	case r == nil:
 		c.unlockForeign(a, f, id, name)
+		return
+	}
+	sess, err := c.sessionOf(r, f)
+	if err != nil {
+		c.refuse(a, reason(err))
 		return
 	}
 	sess.Do(lease.Command{Verb: lease.Release, ID: id, Key: name}, func(_ lease.Lease, err error) {
@@ -168,10 +169,10 @@ func (c *Conn) look(name string) (lease.KeyInfo, error) {
 func (c *Conn) force(a *reply, f *frame, name string) {
 	switch string(f.role) {
 	case endWrite:
-		c.endRole(a, name, func(r *request) bool { return r.conn == c && r.role == beginWrite })
+		c.endRole(a, f, name, func(r *request) bool { return r.conn == c && r.role == beginWrite })
 		return
 	case unlockWriteKey:
-		c.endRole(a, name, func(r *request) bool { return r.role == lockWriteKey })
+		c.endRole(a, f, name, func(r *request) bool { return r.role == lockWriteKey })
 		return
 	}
 	c.srv.mu.Lock()
@@ -196,7 +197,7 @@ func (c *Conn) force(a *reply, f *frame, name string) {
 }
 
 // endRole releases the holds of a key that match.
-func (c *Conn) endRole(a *reply, name string, match func(*request) bool) {
+func (c *Conn) endRole(a *reply, f *frame, name string, match func(*request) bool) {
 	s := c.srv
 	s.mu.Lock()
 	a.queue = s.waitingFor(name)
@@ -217,7 +218,12 @@ func (c *Conn) endRole(a *reply, name string, match func(*request) bool) {
 	var left atomic.Int32
 	left.Store(int32(len(mine)))
 	for _, r := range mine {
-		r.conn.sess.Do(lease.Command{Verb: lease.Release, ID: r.id, Key: name}, func(_ lease.Lease, err error) {
+		sess, err := c.sessionOf(r, f)
+		if err != nil {
+			c.refuse(a, reason(err))
+			return
+		}
+		sess.Do(lease.Command{Verb: lease.Release, ID: r.id, Key: name}, func(lease.Lease, error) {
 			s.finished(r, name)
 			if left.Add(-1) == 0 {
 				a.unlocked = yes
