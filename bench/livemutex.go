@@ -174,7 +174,7 @@ func (e *env) lmxArm(ctx context.Context, b *lmxBroker, l lmxLoad) (*lmxRun, rou
 			all = nil
 		}
 		all = append(all, keys...)
-		c, err := e.lmxDial(ctx, b, keys, o)
+		c, err := e.lmxDial(b, keys, o)
 		if err != nil {
 			return nil, rounds.Arm{}, err
 		}
@@ -184,7 +184,7 @@ func (e *env) lmxArm(ctx context.Context, b *lmxBroker, l lmxLoad) (*lmxRun, rou
 		return nil, rounds.Arm{}, err
 	}
 	var err error
-	if r.free, err = e.lmxDial(ctx, b, all, plain); err != nil {
+	if r.free, err = e.lmxDial(b, all, plain); err != nil {
 		return nil, rounds.Arm{}, err
 	}
 	if b.ours != nil {
@@ -198,8 +198,8 @@ func (e *env) lmxArm(ctx context.Context, b *lmxBroker, l lmxLoad) (*lmxRun, rou
 	}, nil
 }
 
-func (e *env) lmxDial(ctx context.Context, b *lmxBroker, keys []string, o lmxload.Options) (*lmxload.Conn, error) {
-	c, err := lmxload.Dial(ctx, b.addr, keys, o)
+func (e *env) lmxDial(b *lmxBroker, keys []string, o lmxload.Options) (*lmxload.Conn, error) {
+	c, err := lmxload.Dial(b.addr, keys, o)
 	if err != nil {
 		return nil, fmt.Errorf("%v: %w", b, err)
 	}
@@ -216,7 +216,7 @@ func (r *lmxRun) hold(ctx context.Context, e *env) error {
 	for i := range r.load.held {
 		keys = append(keys, fmt.Sprintf(lmxHeldKey, i))
 	}
-	c, err := e.lmxDial(ctx, r.broker, keys, lmxload.Options{})
+	c, err := e.lmxDial(r.broker, keys, lmxload.Options{})
 	if err != nil {
 		return err
 	}
@@ -227,7 +227,7 @@ func (r *lmxRun) hold(ctx context.Context, e *env) error {
 	// closes, so they are given back one by one.
 	e.later(func() error { return c.Drop(context.WithoutCancel(ctx)) })
 	for from := 0; from+lmxSample <= len(keys); from += max(lmxSample, len(keys)/10) {
-		s, err := e.lmxDial(ctx, r.broker, keys[from:from+lmxSample], lmxload.Options{})
+		s, err := e.lmxDial(r.broker, keys[from:from+lmxSample], lmxload.Options{})
 		if err != nil {
 			return err
 		}

@@ -44,10 +44,10 @@ func testEnv(t *testing.T) *env {
 	return e
 }
 
-// Every load runs on the npm package's broker and passes the checks.
-func TestLoadsOnTheNPMBroker(t *testing.T) {
+// Every load runs on both brokers and passes the checks.
+func TestLoadsOnBothBrokers(t *testing.T) {
 	e := testEnv(t)
-	b, err := e.lmxNPM(t.Context(), npmBroker)
+	theirs, err := e.lmxNPM(t.Context(), npmBroker)
 	var left leftOut
 	if errors.As(err, &left) && os.Getenv("CI") != "true" {
 		t.Skip(left.reason)
@@ -55,23 +55,36 @@ func TestLoadsOnTheNPMBroker(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	if err := e.buildBroker(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	own, err := e.lmxOurs(t.Context(), ours)
+	if err != nil {
+		t.Fatal(err)
+	}
 	for _, l := range []lmxLoad{
 		{connections: 1, keys: 1}, {connections: 1, keys: many}, {connections: waiters, keys: 1},
 		{connections: waiters, keys: 1, contest: true}, {connections: 1, keys: many, held: 200},
 	} {
-		r, arm, err := e.lmxArm(t.Context(), b, l)
-		if err != nil {
-			t.Fatalf("%v: %v", l, err)
+		for _, b := range []*lmxBroker{theirs, own} {
+			testLoad(t, e, b, l)
 		}
-		res, err := rounds.Run(t.Context(), rounds.Row{Arms: []rounds.Arm{arm}, Ours: npmBroker, Value: rounds.Rate, Unit: "pairs/s"}, e.rounds)
-		if err != nil {
-			t.Fatalf("%v: %v", l, err)
-		}
-		t.Logf("%v: %.0f pairs/s, %v", arm.Setting, res.Arms[0].Value.Median, res.Arms[0].Facts)
-		for i, n := range r.grants {
-			if n == 0 {
-				t.Errorf("%v: connection %d was granted nothing", l, i)
-			}
+	}
+}
+
+func testLoad(t *testing.T, e *env, b *lmxBroker, l lmxLoad) {
+	r, arm, err := e.lmxArm(t.Context(), b, l)
+	if err != nil {
+		t.Fatalf("%v: %v", l, err)
+	}
+	res, err := rounds.Run(t.Context(), rounds.Row{Arms: []rounds.Arm{arm}, Ours: b.name, Value: rounds.Rate, Unit: "pairs/s"}, e.rounds)
+	if err != nil {
+		t.Fatalf("%v: %v", l, err)
+	}
+	t.Logf("%v: %.0f pairs/s", arm.Setting, res.Arms[0].Value.Median)
+	for i, n := range r.grants {
+		if n == 0 {
+			t.Errorf("%v: connection %d was granted nothing", l, i)
 		}
 	}
 }

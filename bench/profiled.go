@@ -6,6 +6,7 @@ import (
 	"net"
 	"time"
 
+	"github.com/latchkey-go/latchkey/internal/lmx"
 	"github.com/latchkey-go/latchkey/internal/tcpserve"
 	"github.com/latchkey-go/latchkey/lease/leaselocal"
 )
@@ -28,7 +29,10 @@ func serveProfiled(addr, data, profile string) (err error) {
 	if err != nil {
 		return err
 	}
-	server := tcpserve.New(service, tcpserve.Options{Version: "profiled"})
+	dialect := lmx.New(service, nil)
+	server := tcpserve.New(service, tcpserve.Options{
+		Version: "profiled", Dialect: func(p *tcpserve.Peer) tcpserve.Handler { return dialect.Open(p) },
+	})
 	served := make(chan error, 1)
 	go func() { served <- server.Serve(l) }() // ends with the shutdown below
 	select {

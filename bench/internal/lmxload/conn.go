@@ -2,15 +2,16 @@ package lmxload
 
 import (
 	"bytes"
-	"context"
 	"crypto/rand"
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"net"
+	"net/netip"
 	"os"
 	"strconv"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/latchkey-go/latchkey/bench/internal/answers"
 	"github.com/latchkey-go/latchkey/bench/internal/rounds"
@@ -20,8 +21,9 @@ import (
 const version = "0.2.25"
 
 const (
-	window    = 64 // requests in flight at most, where there are more keys
-	patience  = 20 * time.Second
+	window    = 64               // requests in flight at most, where there are more keys
+	patience  = 20 * time.Second // within which something must come
+	glance    = 100 * time.Millisecond
 	inputSize = 64 << 10
 )
 
@@ -52,7 +54,7 @@ type Options struct {
 // Conn is a connection to a broker, with a slot for each of its keys.
 type Conn struct {
 	opts    Options
-	nc      net.Conn
+	fd      int
 	slots   []slot
 	id      [idLen]byte // of the last request
 	seq     uint32
@@ -106,26 +108,50 @@ const (
 )
 
 // Dial connects to a broker and introduces itself.
-func Dial(ctx context.Context, addr string, keys []string, o Options) (*Conn, error) {
+func Dial(addr string, keys []string, o Options) (*Conn, error) {
 	if len(keys) == 0 || len(keys) > maxSlots || o.Contest != nil && len(keys) != 1 {
 		return nil, fmt.Errorf("lmxload: %d keys for one connection", len(keys))
 	}
-	var d net.Dialer
-	nc, err := d.DialContext(ctx, "tcp", addr)
-	if err != nil {
-		return nil, fmt.Errorf("lmxload: %w", err)
+	to, err := netip.ParseAddrPort(addr)
+	if err != nil || !to.Addr().Is4() {
+		return nil, fmt.Errorf("lmxload: %q is not an IPv4 address with a port", addr)
 	}
-	return newConn(nc, keys, o), nil
+	fd, err := connect(&unix.SockaddrInet4{Addr: to.Addr().As4(), Port: int(to.Port())})
+	if err != nil {
+		return nil, fmt.Errorf("lmxload: connect to %s: %w", addr, err)
+	}
+	return newConn(fd, keys, o), nil
 }
 
-func newConn(nc net.Conn, keys []string, o Options) *Conn {
+// connect makes a socket that the runtime knows nothing of: its poller would wake
+// threads, on the cores that the broker needs, for what drive waits for anyway.
+func connect(to unix.Sockaddr) (int, error) {
+	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return 0, err
+	}
+	err = unix.Connect(fd, to)
+	if err == nil {
+		err = unix.SetsockoptInt(fd, unix.IPPROTO_TCP, unix.TCP_NODELAY, 1)
+	}
+	if err == nil {
+		err = unix.SetNonblock(fd, true)
+	}
+	if err != nil {
+		_ = unix.Close(fd)
+		return 0, err
+	}
+	return fd, nil
+}
+
+func newConn(fd int, keys []string, o Options) *Conn {
 	life := "null"
 	if o.TTL > 0 {
 		life = strconv.FormatInt(o.TTL.Milliseconds(), 10)
 	}
 	pid := strconv.Itoa(os.Getpid())
 	c := &Conn{
-		opts: o, nc: nc, slots: make([]slot, len(keys)), in: make([]byte, inputSize),
+		opts: o, fd: fd, slots: make([]slot, len(keys)), in: make([]byte, inputSize),
 		lockEnd: `","type":"lock","ttl":` + life + `,"rwStatus":null,"max":null,"pid":` + pid + "}\n",
 		end:     `,"max":null,"pid":` + pid + `,"keepLocksAfterDeath":false}` + "\n",
 	}
@@ -142,7 +168,7 @@ func newConn(nc net.Conn, keys []string, o Options) *Conn {
 
 // Close closes the connection. Drop what it holds before: the npm broker takes
 // long over the locks of a closed connection.
-func (c *Conn) Close() error { return c.nc.Close() }
+func (c *Conn) Close() error { return unix.Close(c.fd) }
 
 // request stamps a new id for a slot into asked.
 func (c *Conn) request(s *slot, slotNumber int) {
@@ -205,68 +231,26 @@ func (c *Conn) ask(i int) {
 	c.tell(s, &s.asked, "lock-info-request")
 }
 
-// run sends what there is to send and handles what comes, until every slot has
-// its answer.
-func (c *Conn) run(ctx context.Context) error {
-	if err := c.nc.SetDeadline(time.Now().Add(max(0, time.Until(c.until)) + patience)); err != nil {
-		return fmt.Errorf("lmxload: %w", err)
+// arrived reads what is there and handles it. Nothing is sent yet.
+func (c *Conn) arrived(now time.Time) error {
+	if err := c.read(); err != nil {
+		return err
 	}
-	stop := context.AfterFunc(ctx, func() {
-		_ = c.nc.SetDeadline(time.Unix(1, 0)) // fails only when it is closed, which ends the run as well
-	})
-	defer stop()
 	for {
-		if err := c.flush(); err != nil {
-			return c.failed(ctx, err)
-		}
-		if c.open == 0 {
+		n := bytes.IndexByte(c.in[c.begin:c.to], '\n')
+		if n < 0 {
 			return nil
 		}
-		if err := c.read(); err != nil {
-			return c.failed(ctx, err)
-		}
-		now := time.Now()
-		for {
-			n := bytes.IndexByte(c.in[c.begin:c.to], '\n')
-			if n < 0 {
-				break
-			}
-			line := c.in[c.begin : c.begin+n]
-			c.begin += n + 1
-			if err := c.handle(line, now); err != nil {
-				return err
-			}
-		}
-	}
-}
-
-func (c *Conn) failed(ctx context.Context, err error) error {
-	if ctx.Err() != nil {
-		return context.Cause(ctx)
-	}
-	if errors.Is(err, os.ErrDeadlineExceeded) {
-		return rounds.Wrong("%d requests of a connection are not answered within %v", c.open, patience)
-	}
-	return fmt.Errorf("lmxload: %w", err)
-}
-
-func (c *Conn) flush() error {
-	if len(c.out) == 0 {
-		return nil
-	}
-	if c.leaving {
-		c.leaving = false
-		if err := c.opts.Contest.Leave(); err != nil {
+		line := c.in[c.begin : c.begin+n]
+		c.begin += n + 1
+		if err := c.handle(line, now); err != nil {
 			return err
 		}
 	}
-	_, err := c.nc.Write(c.out)
-	c.out = c.out[:0]
-	return err
 }
 
-// read waits for more. What is there already moves to the front, so that there
-// is room.
+// read reads once. What is there already moves to the front, so that there is
+// room.
 func (c *Conn) read() error {
 	if c.begin > 0 {
 		c.to = copy(c.in, c.in[c.begin:c.to])
@@ -275,10 +259,41 @@ func (c *Conn) read() error {
 	if c.to == len(c.in) {
 		return rounds.Wrong("a frame of more than %d bytes", len(c.in))
 	}
-	n, err := c.nc.Read(c.in[c.to:])
-	c.to += n
-	if n > 0 {
+	n, err := unix.Read(c.fd, c.in[c.to:])
+	switch {
+	case err == unix.EAGAIN || err == unix.EINTR:
 		return nil
+	case err != nil:
+		return fmt.Errorf("lmxload: read: %w", err)
+	case n == 0:
+		return errors.New("lmxload: the broker closed a connection")
 	}
-	return err
+	c.to += n
+	return nil
+}
+
+// flush sends what there is to send. The broker reads, so there is no point in
+// doing something else while it cannot be sent.
+func (c *Conn) flush() error {
+	if c.leaving {
+		c.leaving = false
+		if err := c.opts.Contest.Leave(); err != nil {
+			return err
+		}
+	}
+	for out := c.out; len(out) > 0; {
+		n, err := unix.Write(c.fd, out)
+		switch {
+		case err == nil:
+			out = out[n:]
+		case err == unix.EAGAIN:
+			if n, err = unix.Poll([]unix.PollFd{{Fd: int32(c.fd), Events: unix.POLLOUT}}, int(patience.Milliseconds())); n == 0 && err == nil {
+				return rounds.Wrong("the broker has read nothing for %v", patience)
+			}
+		case err != unix.EINTR:
+			return fmt.Errorf("lmxload: write: %w", err)
+		}
+	}
+	c.out = c.out[:0]
+	return nil
 }

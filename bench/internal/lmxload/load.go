@@ -2,9 +2,11 @@ package lmxload
 
 import (
 	"context"
+	"fmt"
 	"strconv"
-	"sync"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/latchkey-go/latchkey/bench/internal/rounds"
 )
@@ -20,25 +22,21 @@ const witnessEvery = 64
 // shows whether keys are free. A pair's latency goes from the lock frame to the
 // answer to the unlock.
 func Run(ctx context.Context, conns []*Conn, d time.Duration) (rounds.Sample, error) {
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
 	for _, c := range conns {
 		// Room for a fast broker, so that growing is rare while it is timed.
-		c.took = make([]time.Duration, 0, len(c.slots)+int(d/(5*time.Microsecond))/len(conns))
+		c.took = make([]time.Duration, 0, min(len(c.slots)+int(d/(5*time.Microsecond))/len(conns), 1<<18))
 		c.waited = 0
 	}
-	var wg sync.WaitGroup
 	start := time.Now()
 	for _, c := range conns {
-		wg.Go(func() {
-			if err := c.pairs(ctx, start.Add(d)); err != nil {
-				cancel(err)
-			}
-		})
+		c.start(pairing, start.Add(d))
+		for i := range c.slots {
+			c.lock(i, start)
+		}
 	}
-	wg.Wait()
+	err := drive(ctx, conns)
 	s := rounds.Sample{Elapsed: time.Since(start)}
-	if err := context.Cause(ctx); err != nil {
+	if err != nil {
 		return s, err
 	}
 	waited := 0
@@ -56,15 +54,6 @@ func Run(ctx context.Context, conns []*Conn, d time.Duration) (rounds.Sample, er
 	return s, nil
 }
 
-func (c *Conn) pairs(ctx context.Context, until time.Time) error {
-	now := c.start(pairing)
-	c.until = until
-	for i := range c.slots {
-		c.lock(i, now)
-	}
-	return c.run(ctx)
-}
-
 // Pairs is how many pairs the connection made in the last Run.
 func (c *Conn) Pairs() int { return len(c.took) }
 
@@ -80,17 +69,80 @@ func (c *Conn) Held(ctx context.Context) error { return c.each(ctx, probing) }
 
 // each does one thing with every slot, not more than the window at a time.
 func (c *Conn) each(ctx context.Context, what task) error {
-	now := c.start(what)
+	now := time.Now()
+	c.start(what, now)
 	for range min(window, len(c.slots)) {
 		c.startNext(now)
 	}
-	return c.run(ctx)
+	return drive(ctx, []*Conn{c})
 }
 
-func (c *Conn) start(what task) time.Time {
-	now := time.Now()
-	c.what, c.next, c.until = what, 0, now
-	return now
+func (c *Conn) start(what task, until time.Time) { c.what, c.next, c.until = what, 0, until }
+
+// drive sends what there is to send and handles what comes, until every request is
+// answered. It is one thread for all connections. Whatever has arrived is read
+// before anything is sent, so that two grants of a contested key that are there at
+// the same time are seen as two.
+func drive(ctx context.Context, conns []*Conn) error {
+	ep, err := unix.EpollCreate1(unix.EPOLL_CLOEXEC)
+	if err != nil {
+		return fmt.Errorf("lmxload: epoll: %w", err)
+	}
+	defer unix.Close(ep)
+	for i, c := range conns {
+		if err := unix.EpollCtl(ep, unix.EPOLL_CTL_ADD, c.fd, &unix.EpollEvent{Events: unix.EPOLLIN, Fd: int32(i)}); err != nil {
+			return fmt.Errorf("lmxload: epoll: %w", err)
+		}
+	}
+	for _, c := range conns {
+		if err := c.flush(); err != nil {
+			return err
+		}
+	}
+	ready := make([]unix.EpollEvent, len(conns))
+	last := time.Now() // when something came
+	for busy(conns) {
+		n, err := unix.EpollWait(ep, ready, int(glance.Milliseconds()))
+		if err != nil && err != unix.EINTR {
+			return fmt.Errorf("lmxload: epoll: %w", err)
+		}
+		now := time.Now()
+		if n > 0 {
+			last = now
+		} else if ctx.Err() != nil {
+			return context.Cause(ctx)
+		} else if now.Sub(last) > patience {
+			return rounds.Wrong("requests are not answered within %v", patience)
+		}
+		if err := turn(conns, ready[:max(n, 0)], now); err != nil {
+			return err
+		}
+	}
+	return ctx.Err()
+}
+
+func turn(conns []*Conn, ready []unix.EpollEvent, now time.Time) error {
+	for _, r := range ready {
+		if err := conns[r.Fd].arrived(now); err != nil {
+			return err
+		}
+	}
+	for _, r := range ready {
+		if err := conns[r.Fd].flush(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// busy reports whether a connection waits for an answer.
+func busy(conns []*Conn) bool {
+	for _, c := range conns {
+		if c.open > 0 {
+			return true
+		}
+	}
+	return false
 }
 
 func (c *Conn) startNext(now time.Time) {

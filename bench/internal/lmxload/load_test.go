@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"net"
 	"sync"
 	"testing"
@@ -33,7 +34,9 @@ type broker struct {
 	token  int
 	seen   map[string]int // frames by type
 
-	double bool                                   // planted: grants a key that is held
+	double bool // planted: grants a key that is held
+	silent bool // answers nothing
+	hangUp bool
 	plant  func(r request, answer map[string]any) // planted: changes an answer
 
 }
@@ -74,10 +77,22 @@ func newBroker(t *testing.T) (*broker, string) {
 	return b, l.Addr().String()
 }
 
+func (b *broker) locked(f func()) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	f()
+}
+
 func (b *broker) handle(c net.Conn, r request) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.seen[r.Type]++
+	if b.hangUp {
+		c.Close()
+	}
+	if b.silent {
+		return
+	}
 	switch r.Type {
 	case "lock":
 		if b.holder[r.Key] == "" || b.double {
@@ -129,7 +144,7 @@ func (b *broker) answer(c net.Conn, r request, a map[string]any) {
 
 func dial(t *testing.T, addr string, keys []string, o Options) *Conn {
 	t.Helper()
-	c, err := Dial(t.Context(), addr, keys, o)
+	c, err := Dial(addr, keys, o)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -157,6 +172,7 @@ func contestOn(t *testing.T, addr string, n int) []*Conn {
 
 func TestLoadIsWhatAClientSays(t *testing.T) {
 	b, addr := newBroker(t)
+	var seen map[string]int
 	c := dial(t, addr, names(100), Options{TTL: time.Minute, Tokens: true})
 	s, err := Run(t.Context(), []*Conn{c}, 20*time.Millisecond)
 	if err != nil {
@@ -165,15 +181,17 @@ func TestLoadIsWhatAClientSays(t *testing.T) {
 	if s.Ops < 100 || len(s.Latency) != s.Ops || c.Pairs() != s.Ops || s.Facts != nil {
 		t.Errorf("%d pairs, %d latencies, facts %v", s.Ops, len(s.Latency), s.Facts)
 	}
-	if b.seen["version"] != 1 || b.seen["lock"] != s.Ops || b.seen["unlock"] != s.Ops || b.seen["lock-received"] != s.Ops {
-		t.Errorf("%d pairs, frames %v", s.Ops, b.seen)
+	b.locked(func() { seen = maps.Clone(b.seen) })
+	if seen["version"] != 1 || seen["lock"] != s.Ops || seen["unlock"] != s.Ops || seen["lock-received"] != s.Ops {
+		t.Errorf("%d pairs, frames %v", s.Ops, seen)
 	}
 	conns := contestOn(t, addr, 4)
 	if s, err = Run(t.Context(), conns, 50*time.Millisecond); err != nil {
 		t.Fatal(err)
 	}
-	if s.Ops > 4*2*witnessEvery && b.seen["lock-info-request"] < s.Ops/witnessEvery-4 {
-		t.Errorf("%d pairs and %d questions", s.Ops, b.seen["lock-info-request"])
+	b.locked(func() { seen = maps.Clone(b.seen) })
+	if n := seen["lock-info-request"]; n < s.Ops/witnessEvery-4 {
+		t.Errorf("%d pairs and %d questions", s.Ops, n)
 	}
 	if len(s.Facts) != 1 {
 		t.Errorf("facts %v of a contest", s.Facts)
@@ -183,9 +201,14 @@ func TestLoadIsWhatAClientSays(t *testing.T) {
 func TestKeysAreTakenAndDropped(t *testing.T) {
 	b, addr := newBroker(t)
 	keeper, other := dial(t, addr, names(500), Options{}), dial(t, addr, names(3), Options{})
-	if err := keeper.Take(t.Context()); err != nil || len(b.holder) != 500 {
-		t.Fatalf("%d keys taken, %v", len(b.holder), err)
+	if err := keeper.Take(t.Context()); err != nil {
+		t.Fatal(err)
 	}
+	b.locked(func() {
+		if len(b.holder) != 500 {
+			t.Errorf("%d keys are held", len(b.holder))
+		}
+	})
 	for range 2 {
 		if err := other.Held(t.Context()); err != nil {
 			t.Fatal(err)
@@ -229,7 +252,7 @@ func TestWrongAnswers(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			b, addr := newBroker(t)
-			b.plant = plant
+			b.locked(func() { b.plant = plant })
 			c := dial(t, addr, names(2), Options{TTL: time.Minute, Tokens: true})
 			if _, err := Run(t.Context(), []*Conn{c}, 20*time.Millisecond); !errors.Is(err, rounds.ErrWrong) {
 				t.Errorf("error = %v", err)
@@ -241,7 +264,7 @@ func TestWrongAnswers(t *testing.T) {
 // Two holders at one time are seen, with tokens and without.
 func TestTwoHolders(t *testing.T) {
 	b, addr := newBroker(t)
-	b.double = true
+	b.locked(func() { b.double = true })
 	conns := contestOn(t, addr, 4)
 	for _, c := range conns {
 		c.opts.Tokens = false
@@ -253,20 +276,24 @@ func TestTwoHolders(t *testing.T) {
 
 // A broker that goes away or a caller that gives up ends the load.
 func TestLoadEnds(t *testing.T) {
-	_, addr := newBroker(t)
+	b, addr := newBroker(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	conns := []*Conn{dial(t, addr, names(1), Options{}), dial(t, addr, []string{"other"}, Options{})}
-	stop := time.AfterFunc(20*time.Millisecond, cancel)
-	defer stop.Stop()
-	if _, err := Run(ctx, conns, time.Hour); !errors.Is(err, context.Canceled) {
+	cancel()
+	if _, err := Run(ctx, conns, 20*time.Millisecond); !errors.Is(err, context.Canceled) {
 		t.Errorf("error = %v", err)
 	}
-	gone := dial(t, addr, names(1), Options{})
-	gone.Close()
-	if _, err := Run(t.Context(), []*Conn{gone}, time.Hour); err == nil || errors.Is(err, rounds.ErrWrong) {
+	b.locked(func() { b.silent = true })
+	ctx, cancel = context.WithTimeout(t.Context(), 10*time.Millisecond)
+	defer cancel()
+	if _, err := Run(ctx, conns[:1], time.Hour); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("error = %v", err)
 	}
-	if _, err := Dial(t.Context(), addr, nil, Options{}); err == nil {
+	b.locked(func() { b.hangUp = true })
+	if _, err := Run(t.Context(), []*Conn{dial(t, addr, names(1), Options{})}, time.Hour); err == nil || errors.Is(err, rounds.ErrWrong) {
+		t.Errorf("error = %v", err)
+	}
+	if _, err := Dial(addr, nil, Options{}); err == nil {
 		t.Error("a connection without keys")
 	}
 }
