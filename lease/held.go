@@ -221,6 +221,7 @@ func (h *Held) noticed(k *link, n Notice) {
 	reason := map[Code]string{
 		ErrExpired:     "its time ran out",
 		ErrForced:      "an administrator took it away",
+		ErrNotHeld:     "it was released by its id from elsewhere",
 		ErrSessionLost: "the service ended the session",
 	}[n.Code]
 	if n.By != "" {

@@ -73,8 +73,8 @@ type Notice struct {
 	ID    string // the hold
 	Key   string
 	Token Token
-	Code  Code   // ErrExpired, ErrForced or ErrSessionLost
-	By    string // who forced it, and why
+	Code  Code   // ErrExpired, ErrForced, ErrSessionLost, or ErrNotHeld: another session released it by its id
+	By    string // who forced or released it, and why
 }
 
 // Session owns requests and holds; its end releases those that are not

@@ -119,7 +119,9 @@ func (c *Conn) Farewell(err error) []byte {
 	return (&reply{err: reason(err), queue: -1, readers: -1}).append(nil)
 }
 
-// hello reads the client's version. One that fits is not answered.
+// hello reads the client's version. One that fits is not answered. Only the npm
+// clients say their pid with it, and those acknowledge grants: what the first of
+// them is must not wait for one that did.
 func (c *Conn) hello(f *frame) {
 	v, _ := f.version.Text()
 	if !compatible(v) {
@@ -127,6 +129,11 @@ func (c *Conn) hello(f *frame) {
 		return
 	}
 	c.version, c.legacy = v, patch(v) <= 25
+	if f.pid != nil {
+		c.srv.mu.Lock()
+		c.acks = true
+		c.srv.mu.Unlock()
+	}
 }
 
 // compatible compares versions as live-mutex does: the major version, and the
@@ -223,7 +230,7 @@ func (c *Conn) session(f *frame) (lease.Session, error) {
 	o := lease.SessionOptions{Name: "live-mutex client", Grace: lease.NoGrace, Notify: c.lost, Settled: c.peer.Settle}
 	if c.version != "" {
 		o.Name += " " + c.version
-		o.Name = o.Name[:min(len(o.Name), 64)]
+		o.Name = strings.ToValidUTF8(o.Name[:min(len(o.Name), 64)], "")
 	}
 	if pid, err := f.pid.Positive("pid", ""); err == nil && pid < 1<<31 {
 		o.PID = int(pid)
@@ -280,9 +287,13 @@ func (c *Conn) lost(n lease.Notice) {
 		echo = string(wire.AppendText(nil, r.id))
 	}
 	s.mu.Unlock()
+	why := string(n.Code)
+	if n.Code == lease.ErrNotHeld {
+		why = "released" // by its id, through another door of the broker
+	}
 	if subscribed {
 		c.bring(&reply{kind: "lock-evicted", echo: echo, key: string(wire.AppendText(nil, n.Key)),
-			token: n.Token, queue: -1, readers: -1, why: string(n.Code)})
+			token: n.Token, queue: -1, readers: -1, why: why})
 	}
 }
 

@@ -169,6 +169,13 @@ func byIDFromAnywhere(e *env) {
 	}
 	b.mustDo(lease.Command{Verb: lease.Release, ID: "secret"})
 	e.empty()
+	e.pass(0)
+	if n := a.lost("secret"); len(n) != 1 || n[0].Code != lease.ErrNotHeld || n[0].Token != l.Token() || n[0].By == "" {
+		e.Fatalf("the holder was told %+v, want that it was released", n)
+	}
+	if n := b.notices(); len(n) != 0 {
+		e.Fatalf("who released it was told %+v, want nothing", n)
+	}
 }
 
 // From a third session an id that two others use names nothing.

@@ -184,7 +184,7 @@ func (e *Engine) command(s *Session, epoch uint32, c lease.Command) (lease.Lease
 	case lease.Renew:
 		return e.renew(r, h, c.TTL)
 	case lease.Release:
-		return e.release(r, h)
+		return e.release(s, r, h)
 	case lease.Detach:
 		return e.detach(r)
 	}
@@ -263,7 +263,9 @@ func (e *Engine) renew(r *request, only *hold, ttl time.Duration) (lease.Lease, 
 	return l, at, nil
 }
 
-func (e *Engine) release(r *request, only *hold) (lease.Lease, time.Duration, *failure) {
+// release ends holds of r for s. When they are another session's, that one is told:
+// its holder may be at work.
+func (e *Engine) release(s *Session, r *request, only *hold) (lease.Lease, time.Duration, *failure) {
 	if err := e.unready(); err != nil && e.cfg.Durable {
 		err.Reason += "; the hold ends by its ttl after the restart"
 		return lease.Lease{}, never, failed(err)
@@ -274,6 +276,10 @@ func (e *Engine) release(r *request, only *hold) (lease.Lease, time.Duration, *f
 	}
 	for i := range r.holds {
 		if h := &r.holds[i]; h.live() && (only == nil || only == h) {
+			if s != r.sess && !r.sess.ended {
+				e.notice(r.sess, lease.Notice{ID: r.id, Key: h.key.name, Token: lease.Token(h.token),
+					Code: lease.ErrNotHeld, By: "released by " + s.party.Who()})
+			}
 			e.drop(h, lease.EventReleased, released)
 			e.stats.Released++
 		}
@@ -316,7 +322,7 @@ func (e *Engine) cancel(s *Session, id string) (lease.Lease, time.Duration, *fai
 		return lease.Lease{}, never, nil
 	}
 	e.stats.Cancelled++
-	return e.release(r, nil)
+	return e.release(s, r, nil)
 }
 
 // Force ends holds of a key on an administrator's word.

@@ -126,7 +126,7 @@ func (m *model) command(s *modelSession, c lease.Command) (lease.Lease, modelTim
 	case lease.Renew:
 		return m.renew(r, only, c)
 	case lease.Release:
-		l, end := m.release(r, only)
+		l, end := m.release(s, r, only)
 		return l, end, ""
 	}
 	if !r.detached {
@@ -202,13 +202,16 @@ func (m *model) renew(r *modelRequest, only *modelHold, c lease.Command) (lease.
 	return m.leaseOf(r), m.endOf(r), ""
 }
 
-func (m *model) release(r *modelRequest, only *modelHold) (lease.Lease, modelTime) {
+func (m *model) release(s *modelSession, r *modelRequest, only *modelHold) (lease.Lease, modelTime) {
 	l := m.leaseOf(r)
 	if only != nil {
 		l.Holds = []lease.Hold{{Key: only.key, Token: only.token}}
 	}
 	for _, h := range slices.Clone(r.holds) {
 		if only == nil || only == h {
+			if s != r.s && !r.s.ended && !r.s.broken {
+				m.say("notice %s %s %s %d %s", r.s.id, r.q.ID, h.key, h.token, lease.ErrNotHeld)
+			}
 			m.end(r, h, lease.EventReleased, released)
 		}
 	}
@@ -231,7 +234,7 @@ func (m *model) cancel(s *modelSession, id string) (lease.Lease, modelTime, leas
 		m.leave(r, lease.ErrCancelled)
 		return lease.Lease{}, never, ""
 	}
-	l, end := m.release(r, nil)
+	l, end := m.release(s, r, nil)
 	return l, end, ""
 }
 
