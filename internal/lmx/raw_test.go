@@ -403,6 +403,24 @@ func TestUnacknowledgedGrantIsSentAgain(t *testing.T) {
 	})
 }
 
+// A client that says its pid with its version is one that acknowledges, from its
+// first grant on: the npm clients do both, and one that gave up on its very first
+// lock must not keep the key.
+func TestFirstGrantIsSentAgain(t *testing.T) {
+	bubble(t, func(r *rig) {
+		a, b := r.Client(), r.Dial()
+		b.Send(frame{"type": "version", "value": "0.2.25", "max": nil, "pid": 4711, "keepLocksAfterDeath": false})
+		held, _ := r.Hold(a, "k", nil)
+		id := r.Queue(b, "k", nil)
+		next := r.Queue(a, "k", nil)
+		r.Release(a, "k", held)
+		r.Granted(b, id)
+		r.Granted(b, id) // again after 2 s
+		b.Send(frame{"type": "lock-received-rejected", "uuid": id, "key": "k"})
+		r.Granted(a, next)
+	})
+}
+
 // A client of another version is told so; what it holds is dropped, nothing more is
 // answered, and it is closed when it confirms, or after 2 s.
 func TestVersionMismatch(t *testing.T) {

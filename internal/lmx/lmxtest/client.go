@@ -194,7 +194,7 @@ func (c *Client) Send(frames ...Frame) {
 // Version says hello as a client of this version does.
 func (c *Client) Version(v string) *Client {
 	c.t.Helper()
-	c.Send(Frame{"type": "version", "value": v, "pid": 4711, "keepLocksAfterDeath": false})
+	c.Send(Frame{"type": "version", "value": v})
 	return c
 }
 

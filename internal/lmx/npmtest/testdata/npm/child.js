@@ -43,6 +43,21 @@ const roles = {
     await say('asked');
   },
 
+  // busy waits for a key, and on being told to does nothing else for a while: nothing of this process runs.
+  async busy({ key, ms }) {
+    const c = await connect({}, lmx.Client, seen);
+    const done = new Promise((resolve) => process.on('message', async ({ what }) => {
+      if (what === 'unlock') resolve();
+      if (what !== 'be busy') return;
+      await say('busy');
+      Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, ms);
+    }));
+    const lock = await c.acquire(key, { ttl: 600000, maxRetries: 20 });
+    await say('granted');
+    await done;
+    await c.run(lock);
+  },
+
   // lock goes in and out of one key.
   async lock({ key, rounds, clients, dir }) {
     const witness = new Witness(dir);

@@ -2,7 +2,7 @@
 // Requests that do not get their lock at once: order, repeats, giving up, and locks that end by themselves.
 
 const net = require('net');
-const { host, held, port, run, waiting } = require('./harness');
+const { host, held, pause, port, run, waiting } = require('./harness');
 
 const LONG = 600000;
 
@@ -109,10 +109,76 @@ run({
     c.equal('code', err.code, 'wait_option_is_false');
     await a.run(holder);
     // The package forgets to tell the broker, which finds out by itself, and long before the ttl.
-    await c.within('the key to be usable', (await d.acquire(c.key(), { ttl: LONG, maxRetries: 20 })).unlock());
+    await d.run(await c.within('the key to be usable', d.acquire(c.key(), { ttl: LONG, maxRetries: 20 })));
     c.ok('free', !(await held(d, c.key())));
     const free = await b.acquire(c.key('free'), { wait: false });
     await b.run(free);
+  },
+
+  'wait: false as the first thing that a client says': async (c) => {
+    const [a, b, d] = await c.several(3);
+    const holder = await a.acquire(c.key(), { ttl: LONG });
+    const err = await c.refused('wait is false', b.acquire(c.key(), { ttl: LONG, wait: false }));
+    c.equal('code', err.code, 'wait_option_is_false');
+    await a.run(holder);
+    await d.run(await c.within('the key to be usable', d.acquire(c.key(), { ttl: LONG, maxRetries: 20 })));
+  },
+
+  'wait: false from several': async (c) => {
+    const [a, d, ...others] = await c.several(5);
+    const holder = await a.acquire(c.key(), { ttl: LONG });
+    for (const client of others) await c.refused('wait is false', client.acquire(c.key(), { ttl: LONG, wait: false }));
+    await a.run(holder);
+    await d.run(await c.within('the key to be usable', d.acquire(c.key(), { ttl: LONG, maxRetries: 20 })));
+  },
+
+  'maxRetries 0 asks once': async (c) => {
+    const [a, b] = await c.several(2);
+    const holder = await a.acquire(c.key(), { ttl: LONG, maxRetries: 0 });
+    const err = await c.refused('no lock in time', b.acquire(c.key(), { lockRequestTimeout: 60, maxRetries: 0 }));
+    c.equal('code', err.code, 'request_timeout');
+    c.equal('queue', await waiting(a, c.key()), 0);
+    await a.run(holder);
+  },
+
+  'requests that time out just when they are granted leave nothing': async (c) => {
+    // Most of these give up within milliseconds of their turn, some before it, some after.
+    const clients = await c.several(6);
+    let [granted, refused] = [0, 0];
+    await c.within('everybody to have tried', Promise.all(clients.map(async (client, i) => {
+      for (let round = 0; round < 20; round++) {
+        try {
+          const lock = await client.acquire(c.key(), { ttl: LONG, lockRequestTimeout: 20 + i, maxRetries: 1 });
+          granted++;
+          await pause(9);
+          await client.run(lock);
+        } catch (err) {
+          if (err.code !== 'request_timeout') throw err;
+          refused++;
+        }
+      }
+    })));
+    c.ok(`both happened: ${granted} granted, ${refused} refused`, granted > 0 && refused > 0);
+    c.equal('queue', await waiting(clients[0], c.key()), 0);
+    await c.within('the key to be free', (await clients[0].acquire(c.key(), { ttl: LONG })).unlock());
+  },
+
+  'a holder that is busy for 5 seconds keeps its lock': async (c) => {
+    const [a, b] = await c.several(2);
+    const holder = await a.acquire(c.key(), { ttl: LONG });
+    const child = c.child('busy', { key: c.key(), ms: 5000 });
+    await c.until('the child to wait', async () => (await waiting(a, c.key())) === 1);
+    let taken = false;
+    const next = b.acquire(c.key(), { ttl: LONG, maxRetries: 20 }).then(() => { taken = true; });
+    await c.until('another behind it', async () => (await waiting(a, c.key())) === 2);
+    child.tell('be busy');
+    await child.hears('busy');
+    await a.run(holder); // the child gets the lock, and cannot say so
+    await child.hears('granted');
+    await waiting(b, c.key());
+    c.ok('it is alone', !taken);
+    child.tell('unlock');
+    await c.within('the next one', next);
   },
 
   'a ttl that passes frees the key': async (c) => {
