@@ -7,6 +7,8 @@
 //	only one process, or N of them, may do this at a    package lease; the service that suits:
 //	time, and what it writes can be told from what a      leaselocal    in this process, durable with a directory
 //	slower one wrote before                               leaseremote   a broker over TCP or a unix socket
+//	a broker for the npm package live-mutex, whose      the command latchkey serve; docs/live-mutex.md is for those
+//	clients are left as they are                          who move over
 //
 // # Rules that hold everywhere
 //
