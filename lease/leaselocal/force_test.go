@@ -11,7 +11,7 @@ import (
 )
 
 // An administrator's release is logged: of what, by whom and why, and also when
-// it found nothing.
+// it found nothing, but then as less than a warning.
 func TestForceIsLogged(t *testing.T) {
 	var text bytes.Buffer // written by the service's loop before the answer
 	s := mustOpen(t, Options{Logger: slog.New(slog.NewTextHandler(&text, nil))})
@@ -27,7 +27,7 @@ func TestForceIsLogged(t *testing.T) {
 		t.Fatalf("got %v, want not held", err)
 	}
 	lines := strings.Split(strings.TrimSpace(text.String()), "\n")
-	for i, parts := range [][]string{{"key=deploy", "by=alice", "reason=stuck", "holds=1"}, {"key=other", "by=bob", "not held"}} {
+	for i, parts := range [][]string{{"key=deploy", "by=alice", "reason=stuck", "holds=1", "level=WARN"}, {"key=other", "by=bob", "not held", "level=INFO"}} {
 		for _, part := range parts {
 			if len(lines) != 2 || !strings.Contains(lines[i], part) {
 				t.Fatalf("line %d of the log lacks %s:\n%s", i+1, part, text.String())

@@ -2,6 +2,7 @@ package leaselocal
 
 import (
 	"context"
+	"log/slog"
 	"slices"
 	"sync"
 
@@ -40,7 +41,11 @@ func (s *Service) Force(ctx context.Context, f lease.ForceRequest) (lease.Forced
 			if err == nil && failed != nil {
 				got, err = lease.Forced{}, unknown(failed)
 			}
-			s.log.Warn("force", "key", f.Key, "by", f.By, "reason", f.Reason, "holds", len(got.Holds), "token", got.Token, "err", err)
+			level := slog.LevelWarn
+			if lease.CodeOf(err) == lease.ErrNotHeld {
+				level = slog.LevelInfo // nothing was ended; clients of some dialects unlock that way as a matter of course
+			}
+			s.log.Log(context.Background(), level, "force", "key", f.Key, "by", f.By, "reason", f.Reason, "holds", len(got.Holds), "token", got.Token, "err", err)
 		}
 	}); e != nil {
 		if ctx.Err() != nil && began {
