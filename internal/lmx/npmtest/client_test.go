@@ -11,7 +11,7 @@ import (
 )
 
 // programFiles are the test programs; each has cases of its own.
-var programFiles = []string{"basics.js", "waiting.js", "semaphore.js", "ending.js", "load.js", "readers.js"}
+var programFiles = []string{"basics.js", "waiting.js", "semaphore.js", "ending.js", "load.js", "readers.js", "planted.js"}
 
 // patience is how long a case may take on a busy machine; none takes a third of it.
 const patience = 40 * time.Second

@@ -138,7 +138,7 @@ func serve(t *testing.T, o target) error {
 	}
 	said := func() string {
 		text, _ := os.ReadFile(log.Name())
-		return strings.TrimSpace(string(text))
+		return tail(string(text), 10)
 	}
 	line, err := bufio.NewReader(out).ReadString('\n')
 	if err != nil || !strings.Contains(line, o.addr) {
@@ -150,9 +150,9 @@ func serve(t *testing.T, o target) error {
 		_ = cmd.Process.Signal(os.Interrupt)
 		go io.Copy(io.Discard, out)
 		if err := cmd.Wait(); err != nil {
-			t.Errorf("the broker ended with %v, and said:\n%s", err, said())
+			t.Errorf("the broker ended with %v, and said last:\n%s", err, said())
 		} else if text := said(); t.Failed() && text != "" {
-			t.Logf("the broker said:\n%s", text)
+			t.Logf("the broker said last:\n%s", text)
 		}
 		log.Close()
 	})
@@ -220,5 +220,11 @@ func (j job) run(ctx context.Context) (names []string, outcomes map[string]outco
 			outcomes[l.Case] = l.outcome
 		}
 	}
-	return names, outcomes, strings.Join(rest[max(0, len(rest)-40):], "\n"), err
+	return names, outcomes, tail(strings.Join(rest, "\n"), 40), err
+}
+
+// tail is the last lines of a text.
+func tail(text string, n int) string {
+	lines := strings.Split(strings.TrimSpace(text), "\n")
+	return strings.Join(lines[max(0, len(lines)-n):], "\n")
 }

@@ -247,13 +247,17 @@ func (w workshop) counts(t *testing.T, commands ...string) []string {
 			t.Fatalf("lmx_inspect_broker: %v; its screen:\n%s", err, screen)
 		}
 	}
+	// Its prompt comes before it takes the terminal over. Only when it has does this clear the screen.
+	screen.await(t, regexp.MustCompile(`lmx > $`))
+	press("\f")
+	screen.await(t, regexp.MustCompile(`(?s)\x1bc.*lmx > $`))
 	var answers []string
 	for i, command := range commands {
 		screen.await(t, regexp.MustCompile(`lmx > $`))
 		press(command) // it takes keys that come together for one
 		screen.await(t, regexp.MustCompile(command+`$`))
 		press("\r")
-		answer := screen.await(t, regexp.MustCompile(`(?:server response: (\d+)\s[^$]*){`+fmt.Sprint(i+1)+`}`))
+		answer := screen.await(t, regexp.MustCompile(`(?s)(?:server response: (\d+)\s.*){`+fmt.Sprint(i+1)+`}`))
 		answers = append(answers, answer[1])
 	}
 	press("\x04")

@@ -22,7 +22,7 @@ async function everyKey(c, client, other) {
     c.equal('key of a lock', locks[i].key, key);
     c.ok(`${JSON.stringify(key)} keeps others out`, await held(other, key));
   }
-  for (const lock of locks) await lock.unlock();
+  for (const lock of locks) await client.run(lock);
 }
 
 run({
@@ -52,7 +52,7 @@ run({
     c.clients.push(client);
     await called((cb) => client.ensure(cb));
     await called((cb) => client.connect(cb));
-    await (await client.acquire(c.key())).unlock();
+    await client.run(await client.acquire(c.key()));
   },
 
   'every name of the client': async (c) => {
@@ -96,7 +96,7 @@ run({
     const lock = await a.acquire(c.key(), { ttl: LONG });
     c.ok('held', await held(b, c.key()));
     c.ok('held for the same client too', await held(a, c.key()));
-    await lock.unlock();
+    await a.run(lock);
     c.ok('free', !(await held(b, c.key())));
   },
 
@@ -157,7 +157,7 @@ run({
     const full = await info(b, c.key());
     c.ok('locked', full.isLocked === true);
     c.equal('holders', full.lockholderUUIDs.slice().sort(), [one.id, two.id].sort());
-    await one.unlock();
+    await a.run(one);
     const rest = await third;
     await Promise.all([a.run(rest), b.run(two)]);
     const after = await info(b, c.key());
@@ -204,6 +204,6 @@ run({
     c.equal('conditionally', await lmx.lmUtils.conditionallyLaunchSocketServerp({ host, port }), 'available');
     c.equal('by its other name', await lmx.lmUtils.launchSocketServerp({ host, port }), 'available');
     const client = await c.client();
-    await (await client.acquire(c.key())).unlock();
+    await client.run(await client.acquire(c.key()));
   },
 });

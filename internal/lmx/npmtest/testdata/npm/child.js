@@ -58,22 +58,26 @@ const roles = {
     await c.run(lock);
   },
 
-  // lock goes in and out of one key.
-  async lock({ key, rounds, clients, dir }) {
+  // lock goes in and out of one key. The first of several may be told to break a rule.
+  async lock({ key, rounds, clients, dir, first, plant }) {
     const witness = new Witness(dir);
+    const breaks = (rule) => first && plant === rule;
     const all = [];
     for (let i = 0; i < clients; i++) all.push(await connect({}, lmx.Client, seen));
     await Promise.all(all.map(async (c, i) => {
       const name = `${process.pid}.${i}`;
       for (let n = 0; n < rounds; n++) {
-        const lock = await c.acquire(key, { maxRetries: 20 });
+        if (breaks('force')) await c.release(key, true);
+        const options = plant === 'max' ? { maxRetries: 20, max: 2 } : { maxRetries: 20 };
+        const lock = await c.acquire(breaks('key') ? `${key}, another` : key, options);
+        if (breaks('early')) await c.run(lock);
         witness.enter('writer', name);
         await tick();
         witness.leave('writer', name);
-        await lock.unlock();
+        if (!breaks('early')) await c.run(lock);
       }
     }));
-    await say('done', { broken: witness.broken, rounds: witness.rounds, errors: seen.errors });
+    await say('done', { ...witness, errors: seen.errors });
   },
 
   // rwhold begins to read or to write and does not end.
@@ -83,26 +87,30 @@ const roles = {
     await say('held');
   },
 
-  // rw reads and writes by turns that the seed tells.
-  async rw({ key, rounds, clients, dir, seed }) {
+  // rw reads and writes by turns that the seed tells. The first of several may be told to break a rule.
+  async rw({ key, rounds, clients, dir, seed, first, plant }) {
     const random = fraction(seed);
     const witness = new Witness(dir);
+    const breaks = (rule, kind) => first && plant === rule && kind === (rule === 'asks nobody' ? 'reader' : 'writer');
     const all = [];
     for (let i = 0; i < clients; i++) all.push(await connect({}, lmx.RWLockWritePrefClient, seen));
     await Promise.all(all.map(async (c, i) => {
       const name = `${process.pid}.${i}`;
+      const begin = (kind) => (kind === 'reader' ? c.beginReadp(key) : c.beginWritep(key));
+      const end = (kind) => (kind === 'reader' ? c.endReadp(key) : c.endWritep(key));
       for (let n = 0; n < rounds; n++) {
         const kind = random() < 0.7 ? 'reader' : 'writer';
-        await (kind === 'reader' ? c.beginReadp(key) : c.beginWritep(key));
+        const asks = breaks('reads', kind) ? 'reader' : kind;
+        const silent = breaks('asks nobody', kind);
+        if (!silent) await begin(asks);
+        if (breaks('early', kind)) await end(asks);
         witness.enter(kind, name);
         await pause(random() * 4);
         witness.leave(kind, name);
-        await (kind === 'reader' ? c.endReadp(key) : c.endWritep(key));
+        if (!silent && !breaks('early', kind)) await end(asks);
       }
     }));
-    await say('done', {
-      broken: witness.broken, rounds: witness.rounds, readers: witness.readersSeen, errors: seen.errors,
-    });
+    await say('done', { ...witness, errors: seen.errors });
   },
 };
 

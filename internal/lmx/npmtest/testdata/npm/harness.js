@@ -8,6 +8,7 @@
 //   LMX_LIST                       print the names and run nothing
 
 const fs = require('fs');
+const os = require('os');
 const path = require('path');
 const { fork } = require('child_process');
 const lmx = require('live-mutex');
@@ -144,7 +145,7 @@ async function waiting(client, key) {
 // held says whether a key that nobody is about to take or to release has a holder: a request that gives up at once must fail.
 async function held(client, key) {
   try {
-    await (await client.acquire(key, { lockRequestTimeout: 150, maxRetries: 1 })).unlock();
+    await client.run(await client.acquire(key, { lockRequestTimeout: 150, maxRetries: 1 }));
     return false;
   } catch (err) {
     if (err.code !== 'request_timeout') throw err;
@@ -169,6 +170,26 @@ class Exclusion {
 
   leave() {
     this.inside--;
+  }
+}
+
+// rounds has children go in and out under the eyes of one witness, and returns what they all saw.
+async function rounds(c, role, processes, args) {
+  const dir = fs.mkdtempSync(path.join(os.tmpdir(), 'witness'));
+  try {
+    const children = [];
+    for (let i = 0; i < processes; i++) children.push(c.child(role, { ...args, dir, seed: 1000 + i, first: i === 0 }));
+    const all = { broken: [], readers: 0, rounds: 0 };
+    for (const child of children) {
+      const report = await child.hears('done');
+      c.equal('errors that a client emitted', report.errors, []);
+      all.broken.push(...report.broken);
+      all.readers = Math.max(all.readers, report.readers);
+      all.rounds += report.rounds;
+    }
+    return all;
+  } finally {
+    fs.rmSync(dir, { recursive: true, force: true });
   }
 }
 
@@ -215,4 +236,4 @@ async function run(cases) {
   process.exit(0);
 }
 
-module.exports = { host, port, unix, lmx, connect, info, waiting, held, Exclusion, tick, pause, run };
+module.exports = { host, port, unix, lmx, connect, info, waiting, held, Exclusion, rounds, tick, pause, run };

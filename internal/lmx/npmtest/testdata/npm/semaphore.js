@@ -18,7 +18,7 @@ run({
         await c.until('three to be in', () => together);
         await tick();
         inside.leave();
-        await lock.unlock();
+        await client.run(lock);
       }
     })));
     c.equal('times that a fourth was in', inside.broken, 0);

@@ -9,7 +9,7 @@ class Witness {
   constructor(dir) {
     this.dir = dir;
     this.broken = [];
-    this.readersSeen = 0;
+    this.readers = 0; // the most that read at once
     this.rounds = 0;
   }
 
@@ -18,8 +18,8 @@ class Witness {
     const mine = `${kind}-${name}`;
     fs.writeFileSync(path.join(this.dir, mine), '', { flag: 'wx' });
     const others = fs.readdirSync(this.dir).filter((file) => file !== mine);
-    const readers = others.filter((file) => file.startsWith('reader-')).length;
-    if (kind === 'reader') this.readersSeen = Math.max(this.readersSeen, readers + 1);
+    const reading = others.filter((file) => file.startsWith('reader-')).length;
+    if (kind === 'reader') this.readers = Math.max(this.readers, reading + 1);
     const met = kind === 'reader' ? others.filter((file) => file.startsWith('writer-')) : others;
     if (met.length > 0) this.broken.push(`${mine} met ${met.join(', ')}`);
     this.rounds++;
