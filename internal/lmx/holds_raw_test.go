@@ -169,7 +169,13 @@ func TestRenewAndEvictions(t *testing.T) {
 		r.Pause(30 * time.Second)
 		r.Force(b, "k")
 		a.Want(`{"type":"lock-evicted","uuid":"` + id + `","key":"k","fencingToken":` + grant.Text("fencingToken") + `,"reason":"forced"}`)
-		// What was released is not evicted, by whoever it was.
+		// Released by its id from another protocol, it is lost to its connection.
+		id, grant = r.Hold(a, "k", nil)
+		if status, f := r.post("/v1/unlock", `{"key":"k","lockUuid":"`+id+`"}`); status != 200 {
+			t.Errorf("HTTP: got %d %v", status, f)
+		}
+		a.Want(`{"type":"lock-evicted","uuid":"` + id + `","key":"k","fencingToken":` + grant.Text("fencingToken") + `,"reason":"released"}`)
+		// What this protocol released is not evicted, by whoever it was.
 		id, _ = r.Hold(a, "k", nil)
 		r.Release(a, "k", id)
 		id, _ = r.Hold(a, "k", nil)

@@ -1,3 +1,5 @@
+//go:build unix
+
 package lmx_test
 
 import (
@@ -6,11 +8,14 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -55,15 +60,28 @@ func npmFolder(t *testing.T) string {
 
 // npmBrokers is a process that runs brokers of the npm package.
 type npmBrokers struct {
+	dir string     // where the package is
 	mu  sync.Mutex // one question at a time
-	in  interface{ Write([]byte) (int, error) }
+	in  io.WriteCloser
 	out *bufio.Reader
 }
 
 func startNPM(t *testing.T) *npmBrokers {
 	t.Helper()
+	n, cmd := runNPM(t, npmFolder(t))
+	t.Cleanup(func() {
+		n.in.Close()
+		if err := cmd.Wait(); err != nil {
+			t.Errorf("node: %v\n%s", err, cmd.Stderr)
+		}
+	})
+	return n
+}
+
+func runNPM(t *testing.T, dir string) (*npmBrokers, *exec.Cmd) {
+	t.Helper()
 	cmd := exec.Command("node", "-e", npmProgram)
-	cmd.Dir = npmFolder(t)
+	cmd.Dir = dir
 	var complaints bytes.Buffer
 	cmd.Stderr = &complaints
 	in, err := cmd.StdinPipe()
@@ -77,13 +95,7 @@ func startNPM(t *testing.T) *npmBrokers {
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() {
-		in.Close()
-		if err := cmd.Wait(); err != nil {
-			t.Errorf("node: %v\n%s", err, complaints.String())
-		}
-	})
-	return &npmBrokers{in: in, out: bufio.NewReader(out)}
+	return &npmBrokers{dir: dir, in: in, out: bufio.NewReader(out)}, cmd
 }
 
 // world starts a broker and returns how to reach it. Its clients give up soon: it
@@ -137,6 +149,8 @@ func TestNPMBrokerHasTheDefects(t *testing.T) {
 		t.Skip("it installs the npm package")
 	}
 	npm := startNPM(t)
+	t.Run("24", npm.has24)
+	t.Run("28", npm.has28)
 	// The brokers outlive the subtests, which wait side by side.
 	t.Run("defect", func(t *testing.T) {
 		for _, d := range defects {
@@ -157,4 +171,32 @@ func TestNPMBrokerHasTheDefects(t *testing.T) {
 			})
 		}
 	})
+}
+
+// has24 shows the mode that the npm broker gives its socket.
+func (n *npmBrokers) has24(t *testing.T) {
+	socket := filepath.Join(t.TempDir(), "npm.sock")
+	if reason := n.start(t, map[string]any{"udsPath": socket}); reason != "" {
+		t.Fatal(reason)
+	}
+	info, err := os.Stat(socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if mode := info.Mode().Perm(); mode&0o077 == 0 {
+		t.Errorf("the mode of the npm broker's socket is %o, which is known to be open to all", mode)
+	}
+}
+
+// has28 shows the exit status of the npm broker.
+func (n *npmBrokers) has28(t *testing.T) {
+	other, cmd := runNPM(t, n.dir)
+	other.world(t, nil)
+	if err := cmd.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	_ = cmd.Wait() // says the status too
+	if status := cmd.ProcessState.ExitCode(); status != 1 {
+		t.Errorf("the npm broker's exit status is %d on SIGTERM, it is known to be 1", status)
+	}
 }

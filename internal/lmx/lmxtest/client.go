@@ -12,8 +12,8 @@ import (
 	"time"
 )
 
-// T is what a test is told through: a testing.TB, or something that only notes
-// what was found.
+// T is what a test is told through: a testing.TB, of which it has Helper, Errorf,
+// Fatalf and Cleanup, or something that only notes what was found.
 type T interface {
 	Helper()
 	Errorf(format string, args ...any)
