@@ -3,6 +3,8 @@ package lmx
 import (
 	"slices"
 	"strconv"
+	"strings"
+	"unicode/utf8"
 
 	"github.com/latchkey-go/latchkey/internal/wire"
 	"github.com/latchkey-go/latchkey/lease"
@@ -97,9 +99,14 @@ func text(b []byte, n, v string) []byte {
 	return wire.AppendText(name(b, n), v)
 }
 
+// raw appends a value as its client sent it, but for what is not UTF-8: no frame
+// may have that.
 func raw(b []byte, n, v string) []byte {
 	if v == "" {
 		return b
+	}
+	if !utf8.ValidString(v) {
+		v = strings.ToValidUTF8(v, string(utf8.RuneError))
 	}
 	return append(name(b, n), v...)
 }
