@@ -1,6 +1,7 @@
 package lmx
 
 import (
+	"hash/maphash"
 	"slices"
 
 	"github.com/latchkey-go/latchkey/lease"
@@ -228,19 +229,30 @@ func (r *request) tokenOf(name string) lease.Token {
 // late.
 const maxEnded = 16_384
 
-// ended remembers which holds have ended, the newest ones.
+// ended remembers which holds have ended, the newest ones. It keeps a hash of each
+// instead of its id and key: every unlock comes by here, and strings would cost
+// more than all else that an unlock does. That two of so few hashes are equal is
+// less likely than a fault of the machine, and nobody can bring it about without
+// the seed.
 type ended struct {
-	known map[endedHold]int // and where in ring
-	ring  []endedHold
+	hash  maphash.Hash
+	known map[uint64]int // and where in ring
+	ring  []uint64
 	next  int
 }
 
-type endedHold struct{ id, key string }
+func (e *ended) of(id, name string) uint64 {
+	e.hash.Reset()
+	_ = e.hash.WriteByte(byte(len(id))) // where id ends and name begins
+	_, _ = e.hash.WriteString(id)
+	_, _ = e.hash.WriteString(name)
+	return e.hash.Sum64()
+}
 
 func (e *ended) add(id, name string) {
-	h := endedHold{id, name}
+	h := e.of(id, name)
 	if e.known == nil {
-		e.known = map[endedHold]int{}
+		e.known = make(map[uint64]int)
 	}
 	if len(e.ring) < maxEnded {
 		e.ring = append(e.ring, h)
@@ -256,7 +268,7 @@ func (e *ended) add(id, name string) {
 
 // take reports whether the hold is known to have ended, and forgets it.
 func (e *ended) take(id, name string) bool {
-	h := endedHold{id, name}
+	h := e.of(id, name)
 	_, ok := e.known[h]
 	delete(e.known, h)
 	return ok
