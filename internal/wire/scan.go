@@ -82,6 +82,10 @@ func (s *scanner) quoted() (raw []byte, plain bool) {
 	start := s.pos
 	plain = true
 	for s.pos < len(s.data) {
+		s.pos += run(s.data[s.pos:])
+		if s.pos == len(s.data) {
+			break
+		}
 		switch c := s.data[s.pos]; {
 		case c == '"':
 			raw = s.data[start:s.pos]
@@ -96,14 +100,23 @@ func (s *scanner) quoted() (raw []byte, plain bool) {
 			s.fail("a control character in a string must be escaped")
 			return nil, false
 		default:
-			if c >= utf8.RuneSelf {
-				plain = false
-			}
+			plain = false
 			s.pos++
 		}
 	}
 	s.fail("the string does not end")
 	return nil, false
+}
+
+// run is how many bytes at the start of b are ASCII that stands for itself in a
+// string. It takes most of the time of reading a frame, so it has its own loop.
+func run(b []byte) int {
+	for i, c := range b {
+		if c < ' ' || c == '"' || c == '\\' || c >= utf8.RuneSelf {
+			return i
+		}
+	}
+	return len(b)
 }
 
 // escape checks one escape sequence.
