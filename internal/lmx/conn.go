@@ -209,6 +209,7 @@ func (c *Conn) leave() {
 			s.forget(r)
 		default:
 			s.endAll(r)
+			s.unbar(r)
 		}
 	}
 	s.mu.Unlock()
@@ -279,6 +280,7 @@ func (c *Conn) lost(n lease.Notice) {
 		s.mu.Unlock()
 		return
 	}
+	s.unbar(r)
 	subscribed, echo := c.subscribed, r.echo
 	if r.many {
 		if r.stage == gone {

@@ -199,7 +199,7 @@ func defect05(w *lmxtest.World) {
 		id := w.ID()
 		r.Send(frame{"type": "register-write-flag-check", "uuid": id, "key": "rw"})
 		r.Expect(id)
-		w.Hold(r, "rw", frame{"max": 10, "rwStatus": "begin_read"})
+		w.Hold(r, "rw", frame{"max": 10, "rwStatus": nil})
 		r.Send(frame{"type": "increment-readers", "uuid": id, "key": "rw"})
 		r.Expect(id)
 	}

@@ -111,6 +111,8 @@ func (c *Conn) limit(f *frame) (int, error) {
 	switch {
 	case given[1] > 0 && string(f.role) == beginRead:
 		limit = given[1]
+	case string(f.role) == beginRead:
+		limit = 1 // the first reader locks the write key before the next one counts
 	case given[2] > 0 && string(f.role) == beginWrite:
 		limit = given[2]
 	}
@@ -194,11 +196,16 @@ func (r *request) Done(l lease.Lease, err error) {
 	case err != nil:
 		waiting := s.waitingFor(r.keys[0])
 		readers := s.readersOf(r.keys[0])
+		var e effects
+		if r.role == lockWriteKey {
+			e = s.uncountReader(r)
+		}
 		s.drop(r)
 		s.mu.Unlock()
 		if !silent(err) {
 			c.bring(r.failed(err, waiting, readers))
 		}
+		c.carryOut(e)
 		return
 	}
 	fromQueue := r.stage == queued
@@ -286,9 +293,12 @@ func (c *Conn) undo(f *frame, waiting bool) {
 		return
 	}
 	var e effects
-	if r.stage == held {
+	if r.stage == held || r.role == lockWriteKey {
 		e = s.uncountReader(r)
+	}
+	if r.stage == held {
 		s.endAll(r)
+		s.unbar(r)
 	} else {
 		s.drop(r)
 	}

@@ -16,10 +16,13 @@ type monitor struct {
 	total     int           // of all
 	questions []question    // that wait, in the order that they came
 
-	// barred are locks that keep writers out for the readers, whose connection is
-	// gone: the read-preferring client's first reader takes one, and the last one
-	// gives it back.
-	barred []*request
+	// bars are locks that keep writers out for the readers of the read-preferring
+	// client, and last is the connection of the last of these, which is about to
+	// unlock them. Who is counted while there is a last one waits for the same lock.
+	// Freed are bars whose last reader's connection ended before it did.
+	bars  []*request
+	freed []*request
+	last  *Conn
 }
 
 // question is one that a client put and that waits for its answer.
@@ -82,15 +85,34 @@ func (m *monitor) count(c *Conn) {
 	m.total++
 }
 
-// discount counts a reader of c off, if it has one.
-func (m *monitor) discount(c *Conn) {
+// discount counts a reader of c off, and reports whether it has one.
+func (m *monitor) discount(c *Conn) bool {
 	if m.readers[c] == 0 {
-		return
+		return false
 	}
 	m.total--
 	if m.readers[c]--; m.readers[c] == 0 {
 		delete(m.readers, c)
 	}
+	return true
+}
+
+// drop forgets a bar.
+func (m *monitor) drop(r *request) {
+	m.bars = slices.DeleteFunc(m.bars, func(b *request) bool { return b == r })
+	if len(m.bars) == 0 {
+		m.last = nil
+	}
+}
+
+// spare returns the bars that nobody needs any more, once.
+func (m *monitor) spare() []*request {
+	if m.total == 0 && m.last == nil {
+		m.freed, m.bars = append(m.freed, m.bars...), nil
+	}
+	freed := m.freed
+	m.freed = nil
+	return freed
 }
 
 // lower takes the flag down, if it is c's.
@@ -103,6 +125,9 @@ func (m *monitor) lower(c *Conn) {
 // leave forgets all that is c's.
 func (m *monitor) leave(c *Conn) {
 	m.lower(c)
+	if m.last == c {
+		m.last, m.freed, m.bars = nil, append(m.freed, m.bars...), nil
+	}
 	m.total -= m.readers[c]
 	delete(m.readers, c)
 	m.questions = slices.DeleteFunc(m.questions, func(q question) bool { return q.conn == c })
@@ -133,10 +158,10 @@ func (m *monitor) wake() []question {
 
 // has reports whether anything is c's.
 func (m *monitor) has(c *Conn) bool {
-	return m.writer == c || m.readers[c] > 0 || slices.ContainsFunc(m.questions, func(q question) bool { return q.conn == c })
+	return m.writer == c || m.last == c || m.readers[c] > 0 || slices.ContainsFunc(m.questions, func(q question) bool { return q.conn == c })
 }
 
 // quiet reports whether there is nothing to keep.
 func (m *monitor) quiet() bool {
-	return m.writer == nil && m.total == 0 && len(m.questions) == 0 && len(m.barred) == 0
+	return m.writer == nil && m.total == 0 && len(m.questions) == 0 && len(m.bars) == 0
 }

@@ -64,11 +64,12 @@ func (c *Conn) carryOut(e effects) {
 		a.conn.send(a.reply)
 	}
 	for _, r := range e.freed {
-		if c.sess == nil {
+		sess := c.releaser(r)
+		if sess == nil {
 			c.srv.finished(r, r.one[0]) // a client that is not one of those; the ttl ends it
 			continue
 		}
-		c.sess.Do(lease.Command{Verb: lease.Release, ID: r.id, Key: r.one[0]}, func(lease.Lease, error) {
+		sess.Do(lease.Command{Verb: lease.Release, ID: r.id, Key: r.one[0]}, func(lease.Lease, error) {
 			c.srv.finished(r, r.one[0])
 		})
 	}
@@ -88,9 +89,7 @@ func (s *Server) inMonitor(name string, do func(*monitor) effects) effects {
 		q.conn.waiting--
 		out.answers = append(out.answers, outgoing{q.conn, q.answer(m)})
 	}
-	if m.total == 0 {
-		out.freed, m.barred = m.barred, nil
-	}
+	out.freed = m.spare()
 	s.readers += m.total - before
 	for _, o := range out.answers {
 		o.conn.track(name, m)
@@ -158,77 +157,6 @@ func (q question) answer(m *monitor) *reply {
 		kind = "register-write-flag-and-readers-check-success"
 	}
 	return &reply{kind: kind, echo: q.echo, key: q.key, queue: -1, readers: m.total}
-}
-
-// countReader counts the reader that a granted lock brings or takes, and returns
-// the number that goes with the grant: after one that begins, before one that ends,
-// since that client acts when it sees that it was the last. The mutex is held.
-func (s *Server) countReader(r *request) (int, effects) {
-	name := r.one[0]
-	n := s.readersOf(name)
-	switch r.role {
-	case beginRead:
-		return n + 1, s.inMonitor(name, func(m *monitor) effects {
-			m.count(r.conn)
-			r.conn.track(name, m)
-			if n == 0 {
-				r.conn.first(name)
-			}
-			return effects{}
-		})
-	case endRead:
-		return n, s.discount(r, name)
-	}
-	return n, effects{}
-}
-
-// maxFirst bounds how many keys are remembered that a connection is the first
-// reader of, until it locks their write keys.
-const maxFirst = 64
-
-// first notes that the connection has the first reader of a key. The lock of a
-// write key that follows is for that one. The mutex is held.
-func (c *Conn) first(name string) {
-	if len(c.firsts) == maxFirst {
-		c.firsts = c.firsts[1:]
-	}
-	c.firsts = append(c.firsts, name)
-}
-
-// bars notes which key's readers a lock is for, if it is that of a write key. The
-// mutex is held.
-func (r *request) bars() {
-	if c := r.conn; r.role == lockWriteKey && len(c.firsts) > 0 {
-		r.readKey, c.firsts = c.firsts[0], c.firsts[1:]
-	}
-}
-
-// outlives reports whether r must outlive its connection, because others still
-// read behind it. The monitor then has it. The mutex is held.
-func (s *Server) outlives(r *request) bool {
-	if r.readKey == "" || s.readersOf(r.readKey) == 0 {
-		return false
-	}
-	m := s.keys[r.readKey].monitor
-	m.barred = append(m.barred, r)
-	return true
-}
-
-// uncountReader undoes countReader for a grant that nobody wants. The mutex is
-// held.
-func (s *Server) uncountReader(r *request) effects {
-	if r.role != beginRead {
-		return effects{}
-	}
-	return s.discount(r, r.one[0])
-}
-
-func (s *Server) discount(r *request, name string) effects {
-	return s.inMonitor(name, func(m *monitor) effects {
-		m.discount(r.conn)
-		r.conn.track(name, m)
-		return effects{}
-	})
 }
 
 // leaveMonitors takes a connection out of all monitors. The mutex is held.

@@ -25,7 +25,7 @@ func (s *Server) KeysKept() int {
 type machine interface {
 	put(question) bool
 	wake() []question
-	discount(*Conn)
+	discount(*Conn) bool
 	lower(*Conn)
 	leave(*Conn)
 	state() *monitor

@@ -94,16 +94,23 @@ func (t *rwTask) newEndWrite() error {
 func (t *rwTask) writeKey() string { return t.key + " write" }
 
 func (t *rwTask) prefBeginRead() error {
-	id, readers, err := t.lock(t.key, 10, "begin_read")
+	var first *rwLock
+	read := t.request(t.key, 10, "begin_read", func(grant lmxtest.Frame) {
+		if grant.Int("readersCount") == 1 {
+			first = t.requestNow(t.writeKey(), nil, "locking_write_key", nil)
+		}
+	})
+	_, err := t.await(read)
 	if err != nil {
 		return err
 	}
-	if readers == 1 {
-		if _, _, err := t.lock(t.writeKey(), nil, "locking_write_key"); err != nil {
-			return errors.Join(err, t.unlock(t.key, id, "begin_read"))
+	if first != nil {
+		t.step("locks " + t.writeKey())
+		if _, err := t.await(first); err != nil {
+			return errors.Join(err, t.unlock(t.key, read.id, "begin_read"))
 		}
 	}
-	return t.unlock(t.key, id, "begin_read")
+	return t.unlock(t.key, read.id, "begin_read")
 }
 
 func (t *rwTask) prefEndRead() error {
@@ -149,40 +156,65 @@ func (t *rwTask) pause() {
 	}
 }
 
-// lock locks a key as the clients do: it asks again under the same uuid when there
-// is no grant in time, and at last gives up.
+// rwLock is a request for a lock.
+type rwLock struct {
+	id      string
+	frame   lmxtest.Frame
+	answers chan lmxtest.Frame
+	then    func(lmxtest.Frame) // what is done when the grant is read, before anything else is
+}
+
+// lock locks a key and returns the id of the lock, and how many readers there are.
 func (t *rwTask) lock(key string, limit, role any) (id string, readers int64, err error) {
+	k := t.request(key, limit, role, nil)
+	f, err := t.await(k)
+	return k.id, f.Int("readersCount"), err
+}
+
+func (t *rwTask) request(key string, limit, role any, then func(lmxtest.Frame)) *rwLock {
 	t.pause()
-	id = t.world.id()
 	t.step("locks " + key)
-	answers := t.expect(id)
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.requestNow(key, limit, role, then)
+}
+
+// requestNow is request for who has the mutex.
+func (t *rwTask) requestNow(key string, limit, role any, then func(lmxtest.Frame)) *rwLock {
+	k := &rwLock{id: t.world.id(), answers: make(chan lmxtest.Frame, 2*lockTries), then: then}
+	k.frame = lmxtest.Frame{"type": "lock", "uuid": k.id, "key": key, "ttl": t.client.ttl.Milliseconds(), "max": limit,
+		"rwStatus": role, "retryCount": 0, "pid": 4711, "keepLocksAfterDeath": false}
+	t.locks[k.id] = k
+	t.waits[k.id] = k.answers
+	t.sendNow(k.frame)
+	return k
+}
+
+// await waits for a grant as the clients do: it asks again under the same uuid
+// when there is none in time, and at last gives up.
+func (t *rwTask) await(k *rwLock) (lmxtest.Frame, error) {
 	for try := range lockTries {
-		t.send(lmxtest.Frame{"type": "lock", "uuid": id, "key": key, "ttl": t.client.ttl.Milliseconds(), "max": limit,
-			"rwStatus": role, "retryCount": try, "pid": 4711, "keepLocksAfterDeath": false})
-		f, err := t.grant(answers)
-		switch {
-		case errors.Is(err, errTimeout):
-			continue
-		case err != nil:
-			return id, 0, err
+		if try > 0 {
+			t.send(k.frame.With(lmxtest.Frame{"retryCount": try}))
 		}
-		return id, f.Int("readersCount"), nil
+		if f, err := t.grant(k); !errors.Is(err, errTimeout) {
+			return f, err
+		}
 	}
-	if t.giveUp(id) {
-		t.send(lmxtest.Frame{"type": "lock-client-timeout", "uuid": id, "key": key})
-		return id, 0, errTimeout
+	if t.giveUp(k.id) {
+		t.send(lmxtest.Frame{"type": "lock-client-timeout", "uuid": k.id, "key": k.frame["key"]})
+		return nil, errTimeout
 	}
-	f, err := t.grant(answers) // it came at the very last
-	return id, f.Int("readersCount"), err
+	return t.grant(k) // it came at the very last
 }
 
 // grant waits for a grant, as long as one try takes.
-func (t *rwTask) grant(answers <-chan lmxtest.Frame) (lmxtest.Frame, error) {
+func (t *rwTask) grant(k *rwLock) (lmxtest.Frame, error) {
 	limit := time.NewTimer(t.client.lockTimeout)
 	defer limit.Stop()
 	for {
 		select {
-		case f := <-answers:
+		case f := <-k.answers:
 			if f.Has("error") {
 				return nil, fmt.Errorf("the broker refuses: %v", f)
 			}
@@ -256,13 +288,13 @@ type rwLink struct {
 	mu    sync.Mutex // guards what follows
 	dead  bool
 	waits map[string]chan lmxtest.Frame // who waits for frames with a uuid
-	locks map[string]bool               // uuids of locks, which may be granted once more
+	locks map[string]*rwLock            // all there were, since they may be granted once more
 }
 
 // connect makes a connection and says which version the client is.
 func (c *rwClient) connect() *rwLink {
 	l := &rwLink{client: c, world: c.world, conn: c.world.dial(), out: make(chan string, 4096), gone: make(chan struct{}),
-		waits: map[string]chan lmxtest.Frame{}, locks: map[string]bool{}}
+		waits: map[string]chan lmxtest.Frame{}, locks: map[string]*rwLock{}}
 	c.world.running.Go(l.write)
 	c.world.running.Go(l.read)
 	l.send(lmxtest.Frame{"type": "version", "value": c.kind.version, "pid": 4711})
@@ -318,13 +350,16 @@ func (l *rwLink) got(f lmxtest.Frame) {
 		return
 	case to != nil && granted:
 		delete(l.waits, id)
-		l.sendLocked(lmxtest.Frame{"type": "lock-received", "uuid": id, "key": f["key"]})
+		l.sendNow(lmxtest.Frame{"type": "lock-received", "uuid": id, "key": f["key"]})
+		if then := l.locks[id].then; then != nil {
+			then(f)
+		}
 	case to != nil && f["type"] != "lock":
 		delete(l.waits, id)
 	case to == nil && granted:
-		l.sendLocked(lmxtest.Frame{"type": "lock-received-rejected", "uuid": id, "key": f["key"]})
+		l.sendNow(lmxtest.Frame{"type": "lock-received-rejected", "uuid": id, "key": f["key"]})
 		return
-	case to == nil && !l.locks[id]:
+	case to == nil && l.locks[id] == nil:
 		l.world.failf("%s was sent an answer that it did not wait for: %v", l.client.name, f)
 		return
 	case to == nil:
@@ -336,7 +371,7 @@ func (l *rwLink) got(f lmxtest.Frame) {
 func (l *rwLink) expect(id string) <-chan lmxtest.Frame {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	answers := make(chan lmxtest.Frame, 2*lockTries)
+	answers := make(chan lmxtest.Frame, 1)
 	l.waits[id] = answers
 	return answers
 }
@@ -354,13 +389,10 @@ func (l *rwLink) giveUp(id string) bool {
 func (l *rwLink) send(f lmxtest.Frame) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.sendLocked(f)
+	l.sendNow(f)
 }
 
-func (l *rwLink) sendLocked(f lmxtest.Frame) {
-	if f["type"] == "lock" {
-		l.locks[f.Text("uuid")] = true
-	}
+func (l *rwLink) sendNow(f lmxtest.Frame) {
 	if !l.dead {
 		l.out <- f.String() + "\n"
 	}
@@ -370,10 +402,10 @@ func (l *rwLink) sendLocked(f lmxtest.Frame) {
 func (l *rwLink) leave() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.leaveLocked()
+	return l.leaveNow()
 }
 
-func (l *rwLink) leaveLocked() bool {
+func (l *rwLink) leaveNow() bool {
 	if l.dead {
 		return false
 	}
@@ -392,6 +424,7 @@ func (l *rwLink) cut() {
 func (l *rwLink) beCut(kind string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.sendLocked(lmxtest.Frame{"type": kind})
-	l.leaveLocked()
+	if l.leaveNow() {
+		l.out <- lmxtest.Frame{"type": kind}.String() + "\n"
+	}
 }

@@ -20,7 +20,8 @@ type rwPlan struct {
 	shared  int  // tasks of a client, at most
 	cuts    bool // connections break
 	forces  bool // somebody forces base locks open
-	hurried bool // locks are asked for again soon, and base locks expire
+	hurried bool // locks are asked for again soon, and given up soon
+	expires bool // base locks expire
 	plant   rwPlant
 }
 
@@ -38,6 +39,8 @@ func (p rwPlan) run(t *testing.T, seed uint64) *rwWorld {
 			lockTimeout: time.Hour, ttl: 10 * time.Minute}
 		if p.hurried {
 			c.lockTimeout = []time.Duration{3 * time.Second, 300 * time.Millisecond, 70 * time.Millisecond}[r.IntN(3)]
+		}
+		if p.expires {
 			c.ttl = []time.Duration{7050 * time.Millisecond, 40 * time.Millisecond, 4 * time.Millisecond}[r.IntN(3)]
 		}
 		cur := &rwCurrent{link: c.connect()}
@@ -189,12 +192,16 @@ func (p rwPlan) check(t *testing.T) {
 // happens to their connections and base locks, and all of them get in.
 func TestReadersWritersModel(t *testing.T) {
 	plans := map[string]rwPlan{
-		"0.2.25":      {kinds: []*rwKind{rwOld}, shared: 1},
-		"0.2.27":      {kinds: []*rwKind{rwNew}, shared: 1},
-		"mixed":       {kinds: []*rwKind{rwOld, rwNew}, shared: 3},
-		"breakdowns":  {kinds: []*rwKind{rwOld, rwNew}, shared: 3, cuts: true},
-		"hurried":     {kinds: []*rwKind{rwOld, rwNew}, shared: 3, hurried: true},
-		"all at once": {kinds: []*rwKind{rwOld, rwNew}, shared: 4, cuts: true, forces: true, hurried: true},
+		"0.2.25":                 {kinds: []*rwKind{rwOld}, shared: 1},
+		"0.2.27":                 {kinds: []*rwKind{rwNew}, shared: 1},
+		"mixed":                  {kinds: []*rwKind{rwOld, rwNew}, shared: 3},
+		"breakdowns":             {kinds: []*rwKind{rwOld, rwNew}, shared: 3, cuts: true},
+		"hurried":                {kinds: []*rwKind{rwOld, rwNew}, shared: 3, hurried: true, expires: true},
+		"preferring":             {kinds: []*rwKind{rwPref}, shared: 3},
+		"preferring, breakdowns": {kinds: []*rwKind{rwPref}, shared: 3, cuts: true},
+		"preferring, hurried":    {kinds: []*rwKind{rwPref}, shared: 3, hurried: true},
+		"preferring, all":        {kinds: []*rwKind{rwPref}, shared: 4, cuts: true, hurried: true},
+		"all at once":            {kinds: []*rwKind{rwOld, rwNew}, shared: 4, cuts: true, forces: true, hurried: true, expires: true},
 	}
 	for _, name := range slices.Sorted(maps.Keys(plans)) {
 		t.Run(name, func(t *testing.T) { plans[name].check(t) })

@@ -101,6 +101,7 @@ func (s *Server) finished(r *request, name string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.end(r, name)
+	s.unbar(r)
 }
 
 // unlockForeign releases a hold that this dialect did not make, or that outlived
@@ -172,7 +173,7 @@ func (c *Conn) force(a *reply, f *frame, name string) {
 		c.endRole(a, f, name, func(r *request) bool { return r.conn == c && r.role == beginWrite })
 		return
 	case unlockWriteKey:
-		c.endRole(a, f, name, func(r *request) bool { return r.role == lockWriteKey })
+		c.endRole(a, f, name, c.mayOpen)
 		return
 	}
 	c.srv.mu.Lock()
