@@ -114,7 +114,7 @@ func (n *npmBrokers) world(t lmxtest.T, options map[string]any) *lmxtest.World {
 		switch reason := n.start(t, o); {
 		case reason == "":
 			address := fmt.Sprintf("127.0.0.1:%d", port)
-			return &lmxtest.World{T: t, Patience: 1500 * time.Millisecond, Settle: 150 * time.Millisecond, Hurry: 10,
+			return &lmxtest.World{T: t, Patience: 3 * time.Second, Settle: 150 * time.Millisecond, Hurry: 10,
 				Connect: func() (net.Conn, error) { return net.Dial("tcp", address) }}
 		case !strings.Contains(reason, "EADDRINUSE"):
 			t.Fatalf("start a broker of the npm package: %s", reason)
