@@ -43,14 +43,13 @@ func (c *Conn) Line(line []byte) error {
 	if !f.parse(line) {
 		return nil
 	}
-	kind := string(f.kind)
 	if c.over {
-		if kind == `"version-mismatch-confirmed"` {
+		if string(f.kind) == `"version-mismatch-confirmed"` {
 			c.peer.Finish()
 		}
 		return nil
 	}
-	switch kind {
+	switch string(f.kind) { // not a string of its own: that would cost an allocation
 	case `"lock"`:
 		c.lock(f)
 	case `"lock-received"`:
@@ -67,13 +66,13 @@ func (c *Conn) Line(line []byte) error {
 		c.releaseMany(f)
 	case `"register-write-flag-check"`, `"register-write-flag-and-readers-check"`, `"increment-readers"`,
 		`"decrement-readers"`, `"set-write-flag-false-and-broadcast"`:
-		c.monitor(f, kind)
+		c.monitor(f, string(f.kind))
 	case `"renew"`:
 		c.renew(f)
 	case `"subscribe-evictions"`:
 		c.subscribe(f)
 	default:
-		c.rest(f, kind)
+		c.rest(f, string(f.kind))
 	}
 	return nil
 }

@@ -104,6 +104,18 @@ func ident(name string, v wire.Value) (echo, id string, err error) {
 	return echo, id, nil
 }
 
+// echoed is keyOf for a key that goes back to the client: as it came, and what it
+// says, which is a part of it where that can be.
+func echoed(v wire.Value) (echo, key string, err error) {
+	echo = string(v)
+	if v.IsText() && bytes.IndexByte(v, '\\') < 0 && utf8.Valid(v) {
+		key = echo[1 : len(echo)-1]
+		return echo, key, lease.CheckKey(key)
+	}
+	key, err = keyOf(v)
+	return echo, key, err
+}
+
 // keyOf reads a key.
 func keyOf(v wire.Value) (string, error) {
 	if v.Null() {

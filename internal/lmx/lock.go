@@ -1,6 +1,7 @@
 package lmx
 
 import (
+	"bytes"
 	"time"
 
 	"github.com/latchkey-go/latchkey/internal/wire"
@@ -67,7 +68,7 @@ func (c *Conn) newLock(f *frame) (*request, lease.Request, error) {
 	if err != nil {
 		return nil, q, err
 	}
-	name, err := keyOf(f.key)
+	key, name, err := echoed(f.key)
 	if err != nil {
 		return nil, q, err
 	}
@@ -80,7 +81,7 @@ func (c *Conn) newLock(f *frame) (*request, lease.Request, error) {
 	if _, err := c.session(f); err != nil {
 		return nil, q, err
 	}
-	r := &request{conn: c, id: id, uuid: id, echo: echo, key: string(f.key), detached: f.keep.True()}
+	r := &request{conn: c, id: id, uuid: id, echo: echo, key: key, detached: f.keep.True()}
 	if f.role.IsText() {
 		r.role = string(f.role)
 	}
@@ -245,6 +246,9 @@ func (r *request) failed(err error, waiting, readers int) *reply {
 // mine finds a request of this connection by the uuid that a frame names, or nil.
 // The mutex is held.
 func (c *Conn) mine(f *frame) *request {
+	if v := f.uuid; v.IsText() && bytes.IndexByte(v, '\\') < 0 {
+		return c.reqs[string(v[1:len(v)-1])] // without a string of its own
+	}
 	_, id, err := ident("uuid", f.uuid)
 	if err != nil {
 		return nil

@@ -15,17 +15,18 @@ const (
 
 // unlock handles the release of a key.
 func (c *Conn) unlock(f *frame) {
-	a := &reply{kind: "unlock", echo: string(f.uuid), key: string(f.key), readers: -1}
-	name, err := keyOf(f.key)
+	key, name, err := echoed(f.key)
+	echo, _, wrong := ident("uuid", f.uuid)
 	if err == nil {
-		_, _, err = ident("uuid", f.uuid)
+		err = wrong
 	}
+	a := reply{kind: "unlock", echo: echo, key: key, readers: -1}
 	var id string
 	if err == nil && !f.hold.Null() {
 		_, id, err = ident("_uuid", f.hold)
 	}
 	if err != nil {
-		c.refuse(a, reason(err))
+		c.refuse(&a, reason(err))
 		return
 	}
 	switch {
@@ -44,7 +45,7 @@ func (c *Conn) refuse(a *reply, why string) {
 }
 
 // unlockID releases the hold with this id, whoever has it.
-func (c *Conn) unlockID(a *reply, f *frame, id, name string) {
+func (c *Conn) unlockID(a reply, f *frame, id, name string) {
 	s := c.srv
 	s.mu.Lock()
 	a.queue = s.waitingFor(name)
@@ -54,7 +55,7 @@ func (c *Conn) unlockID(a *reply, f *frame, id, name string) {
 	switch {
 	case late:
 		a.unlocked = yes
-		c.send(a)
+		c.send(&a)
 		return
 	case r == nil:
 		c.unlockForeign(a, f, id, name)
@@ -62,11 +63,13 @@ func (c *Conn) unlockID(a *reply, f *frame, id, name string) {
 	}
 	sess, err := c.sessionOf(r, f)
 	if err != nil {
-		c.refuse(a, reason(err))
+		c.refuse(&a, reason(err))
 		return
 	}
+	// This is the way of most unlocks: what it keeps is little.
+	echo, key, queue := a.echo, a.key, a.queue
 	sess.Do(lease.Command{Verb: lease.Release, ID: id, Key: name}, func(_ lease.Lease, err error) {
-		c.released(a, r, name, err)
+		c.released(&reply{kind: "unlock", echo: echo, key: key, queue: queue, readers: -1}, r, name, err)
 	})
 }
 
@@ -106,13 +109,13 @@ func (s *Server) finished(r *request, name string) {
 
 // unlockForeign releases a hold that this dialect did not make, or that outlived
 // its connection.
-func (c *Conn) unlockForeign(a *reply, f *frame, id, name string) {
-	if c.unlockFree(a, name) {
+func (c *Conn) unlockForeign(a reply, f *frame, id, name string) {
+	if c.unlockFree(&a, name) {
 		return
 	}
 	sess, err := c.session(f)
 	if err != nil {
-		c.refuse(a, reason(err))
+		c.refuse(&a, reason(err))
 		return
 	}
 	sess.Do(lease.Command{Verb: lease.Release, ID: id, Key: name}, func(_ lease.Lease, err error) {
@@ -126,14 +129,14 @@ func (c *Conn) unlockForeign(a *reply, f *frame, id, name string) {
 		default:
 			a.unlocked, a.err = no, reason(err)
 		}
-		c.bring(a)
+		c.bring(&a)
 	})
 }
 
 // unlockNone handles an unlock that names no lock and does not force.
-func (c *Conn) unlockNone(a *reply, name string) {
-	if !c.unlockFree(a, name) {
-		c.refuse(a, needsID)
+func (c *Conn) unlockNone(a reply, name string) {
+	if !c.unlockFree(&a, name) {
+		c.refuse(&a, needsID)
 	}
 }
 
@@ -167,7 +170,7 @@ func (c *Conn) look(name string) (lease.KeyInfo, error) {
 
 // force ends every hold of a key. As the end of a write it ends only what that
 // write took: an end that comes late must not evict the writer after it.
-func (c *Conn) force(a *reply, f *frame, name string) {
+func (c *Conn) force(a reply, f *frame, name string) {
 	switch string(f.role) {
 	case endWrite:
 		c.endRole(a, f, name, func(r *request) bool { return r.conn == c && r.role == beginWrite })
@@ -194,11 +197,11 @@ func (c *Conn) force(a *reply, f *frame, name string) {
 	default:
 		a.unlocked, a.err = no, reason(err)
 	}
-	c.send(a)
+	c.send(&a)
 }
 
 // endRole releases the holds of a key that match.
-func (c *Conn) endRole(a *reply, f *frame, name string, match func(*request) bool) {
+func (c *Conn) endRole(a reply, f *frame, name string, match func(*request) bool) {
 	s := c.srv
 	s.mu.Lock()
 	a.queue = s.waitingFor(name)
@@ -213,7 +216,7 @@ func (c *Conn) endRole(a *reply, f *frame, name string, match func(*request) boo
 	s.mu.Unlock()
 	if len(mine) == 0 {
 		a.unlocked, a.warning = yes, "no such lock with key "+lease.QuoteKey(name)+" any more; other holders were left alone"
-		c.send(a)
+		c.send(&a)
 		return
 	}
 	var left atomic.Int32
@@ -221,14 +224,14 @@ func (c *Conn) endRole(a *reply, f *frame, name string, match func(*request) boo
 	for _, r := range mine {
 		sess, err := c.sessionOf(r, f)
 		if err != nil {
-			c.refuse(a, reason(err))
+			c.refuse(&a, reason(err))
 			return
 		}
 		sess.Do(lease.Command{Verb: lease.Release, ID: r.id, Key: name}, func(lease.Lease, error) {
 			s.finished(r, name)
 			if left.Add(-1) == 0 {
 				a.unlocked = yes
-				c.answer(a, r)
+				c.answer(&a, r)
 			}
 		})
 	}
