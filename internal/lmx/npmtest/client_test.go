@@ -4,7 +4,9 @@ package npmtest
 
 import (
 	"fmt"
+	"os"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -25,19 +27,43 @@ func TestClient(t *testing.T) {
 	for _, file := range programFiles {
 		t.Run(strings.TrimSuffix(file, ".js"), func(t *testing.T) {
 			t.Parallel()
-			names, outcomes, said, err := job{dir: dir, program: file, patience: patience, against: broker}.run(t.Context())
-			if err != nil || len(names) == 0 {
-				t.Errorf("%s: %d cases, %v, and it said:\n%s", file, len(names), err, said)
-			}
-			for _, name := range names {
-				t.Run(name, func(t *testing.T) {
-					switch o, ended := outcomes[name]; {
-					case !ended:
-						t.Error("the program ended before this case did")
-					case !o.OK:
-						t.Error(o.Why)
-					}
-				})
+			job{dir: dir, program: file, patience: patience, against: broker}.allPass(t)
+		})
+	}
+}
+
+// Brokers that end and come back. The program starts them itself.
+func TestRestart(t *testing.T) {
+	dir := needsPackage(t)
+	t.Parallel()
+	var ports []string
+	for len(ports) < 3 {
+		port, err := FreePort()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if p := strconv.Itoa(port); !slices.Contains(ports, p) {
+			ports = append(ports, p)
+		}
+	}
+	job{dir: dir, program: "restart.js", patience: patience, against: target{addr: "127.0.0.1:0"},
+		env: []string{"LMX_PROGRAM=" + os.Getenv(envProgram), "LMX_PORTS=" + strings.Join(ports, ",")}}.allPass(t)
+}
+
+// allPass runs a program and makes a test of each of its cases.
+func (j job) allPass(t *testing.T) {
+	t.Helper()
+	names, outcomes, said, err := j.run(t.Context())
+	if err != nil || len(names) == 0 {
+		t.Errorf("%s: %d cases, %v, and it said:\n%s", j.program, len(names), err, said)
+	}
+	for _, name := range names {
+		t.Run(name, func(t *testing.T) {
+			switch o, ended := outcomes[name]; {
+			case !ended:
+				t.Error("the program ended before this case did")
+			case !o.OK:
+				t.Error(o.Why)
 			}
 		})
 	}

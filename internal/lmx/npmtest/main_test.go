@@ -187,6 +187,7 @@ type job struct {
 	list     bool   // do not run the cases
 	patience time.Duration
 	against  target
+	env      []string // besides that of this process and what says where the broker is
 }
 
 // run returns the names of the cases, what came of those that ended, and all that the program said besides.
@@ -197,9 +198,11 @@ func (j job) run(ctx context.Context) (names []string, outcomes map[string]outco
 	host, port, _ := net.SplitHostPort(j.against.addr)
 	cmd.Env = append(os.Environ(), "LMX_HOST="+host, "LMX_PORT="+port, "LMX_UNIX="+j.against.unix,
 		"LMX_PATIENCE="+strconv.FormatInt(j.patience.Milliseconds(), 10), "LMX_ONLY="+j.only)
+	cmd.Env = append(cmd.Env, j.env...)
 	if j.list {
 		cmd.Env = append(cmd.Env, "LMX_LIST=1")
 	}
+	cmd.WaitDelay = 5 * time.Second // for what its children still have to say
 	text, err := cmd.CombinedOutput()
 	outcomes = make(map[string]outcome)
 	var rest []string

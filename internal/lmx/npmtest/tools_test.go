@@ -95,6 +95,7 @@ func (w workshop) command(ctx context.Context, tool string, args ...string) *exe
 	cmd := exec.CommandContext(ctx, filepath.Join(bin, tool), args...)
 	// The tools call themselves by name, and some know no host but localhost, whose first address may be another.
 	cmd.Env = append(os.Environ(), "PATH="+bin+":"+os.Getenv("PATH"), "NODE_OPTIONS=--dns-result-order=ipv4first")
+	cmd.WaitDelay = 5 * time.Second
 	return cmd
 }
 
@@ -232,7 +233,7 @@ func (w workshop) counts(t *testing.T, commands ...string) []string {
 	defer cancel()
 	tool := w.command(ctx, "lmx_inspect_broker")
 	cmd := exec.CommandContext(ctx, "script", "-qec", tool.Path+" "+w.port()+" 127.0.0.1", os.DevNull)
-	cmd.Env = tool.Env
+	cmd.Env, cmd.WaitDelay = tool.Env, tool.WaitDelay
 	screen := &screen{news: make(chan struct{}, 1)}
 	cmd.Stdout, cmd.Stderr = screen, screen
 	keyboard, err := cmd.StdinPipe()

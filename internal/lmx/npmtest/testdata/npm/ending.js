@@ -134,7 +134,7 @@ run({
   'keepLocksAfterDeath with a client': (c) => kept(c, { keepLocksAfterDeath: true }, { ttl: null }),
 
   'a kept lock ends with its ttl': async (c) => {
-    const child = c.child('hold', { keys: [c.key()], lock: { ttl: 1500, keepLocksAfterDeath: true } });
+    const child = c.child('hold', { keys: [c.key()], lock: { ttl: 5000, keepLocksAfterDeath: true } });
     await child.hears('held');
     const a = await c.client();
     child.kill();

@@ -61,8 +61,8 @@ run({
     const [a, b, d, e] = await c.several(4);
     const holder = await a.acquire(c.key(), { ttl: LONG });
     const order = [];
-    // Both ask again every 100 ms; the queue must not grow and must not turn.
-    await queue(c, c.key(), [b, d], { lockRequestTimeout: 100, maxRetries: 20 }, (i, client, lock, err) => {
+    // Both ask again every 200 ms; the queue must not grow and must not turn.
+    await queue(c, c.key(), [b, d], { lockRequestTimeout: 200, maxRetries: 20 }, (i, client, lock, err) => {
       order.push(err ? String(err.message) : i);
       if (lock) client.run(lock);
     });
@@ -73,7 +73,7 @@ run({
     await c.until('both to have had the key', () => order.length === 2);
     c.equal('order', order, [0, 1]);
     c.equal('nothing left in the queue', await waiting(e, c.key()), 0);
-    c.ok('free', !(await held(e, c.key())));
+    await c.free(e, c.key());
   },
 
   'a request that timed out leaves nothing': async (c) => {
@@ -93,12 +93,12 @@ run({
   'a repeat that finds the key free gets it': async (c) => {
     const [a, b] = await c.several(2);
     const holder = await a.acquire(c.key(), { ttl: LONG });
-    const later = b.acquire(c.key(), { ttl: LONG, lockRequestTimeout: 80, maxRetries: 20 });
+    const later = b.acquire(c.key(), { ttl: LONG, lockRequestTimeout: 200, maxRetries: 20 });
     await c.until('a repeat', () => c.seen.warnings.some((w) => w.startsWith('retrying lock request')));
     await a.run(holder);
     const lock = await later;
     await b.run(lock);
-    c.ok('free', !(await held(a, c.key())));
+    await c.free(a, c.key());
   },
 
   'wait: false': async (c) => {
@@ -110,7 +110,7 @@ run({
     await a.run(holder);
     // The package forgets to tell the broker, which finds out by itself, and long before the ttl.
     await d.run(await c.within('the key to be usable', d.acquire(c.key(), { ttl: LONG, maxRetries: 20 })));
-    c.ok('free', !(await held(d, c.key())));
+    await c.free(d, c.key());
     const free = await b.acquire(c.key('free'), { wait: false });
     await b.run(free);
   },
@@ -146,7 +146,7 @@ run({
     const clients = await c.several(6);
     let [granted, refused] = [0, 0];
     await c.within('everybody to have tried', Promise.all(clients.map(async (client, i) => {
-      for (let round = 0; round < 20; round++) {
+      for (let round = 0; round < 20 || granted === 0 || refused === 0; round++) {
         try {
           const lock = await client.acquire(c.key(), { ttl: LONG, lockRequestTimeout: 20 + i, maxRetries: 1 });
           granted++;
@@ -158,7 +158,6 @@ run({
         }
       }
     })));
-    c.ok(`both happened: ${granted} granted, ${refused} refused`, granted > 0 && refused > 0);
     await c.until('the queue to be empty', async () => (await waiting(clients[0], c.key())) === 0);
     await clients[0].run(await c.within('the key to be free', clients[0].acquire(c.key(), { ttl: LONG })));
   },
@@ -232,7 +231,7 @@ run({
         const lock = await c.within(`a lock on ${part}`, slow.acquire(key, { ttl: LONG }));
         c.ok(`${part} is one key for both`, await held(fast, key));
         await c.within(`an unlock of ${part}`, slow.run(lock));
-        c.ok(`${part} is free`, !(await held(fast, key)));
+        await c.free(fast, key);
       }
     } finally {
       server.close();
