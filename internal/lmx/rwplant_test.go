@@ -131,6 +131,10 @@ var rwDefects = map[string]struct {
 	"a question is answered twice": {
 		rwPlan{kinds: []*rwKind{rwOld, rwNew}, plant: rwAnswer("register-write-flag-check", "broadcast-result", false)},
 		"did not wait for"},
+	"readers who are preferred pass their key together": {
+		rwPlan{kinds: []*rwKind{rwPref}, plant: rwRewrite(`"max":10`, `"max":10,"maxRead":10`)}, "beside"},
+	"a write key is nobody's but its connection's": {
+		rwPlan{kinds: []*rwKind{rwPref}, cuts: true, plant: rwRewrite(`"locking_write_key"`, `"other"`)}, "hangs"},
 	"the base lock is kept by a question that waits": {
 		rwPlan{kinds: []*rwKind{rwOld}, plant: rwKeep()}, "hangs"},
 }
