@@ -85,6 +85,9 @@ func TestTheirBrokerFails(t *testing.T) {
 	total, failed := 0, 0
 	for _, file := range programFiles {
 		names := quickFailures[file]
+		if file == "planted.js" { // about our checkers, not about a broker
+			continue
+		}
 		if soak() {
 			var said string
 			var err error
