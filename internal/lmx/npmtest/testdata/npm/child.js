@@ -24,10 +24,11 @@ function fraction(seed) {
 }
 
 const roles = {
-  // hold takes keys and keeps them; it ends as it is told.
-  async hold({ keys, client = {}, lock = {} }) {
+  // hold takes keys and keeps them; it ends as it is told. The options of a lock are for keys, not for plain ones.
+  async hold({ keys, plain = [], client = {}, lock = {} }) {
     const c = await connect(client, lmx.Client, seen);
     for (const key of keys) await c.acquire(key, { ...lock });
+    for (const key of plain) await c.acquire(key, { ttl: 600000 });
     process.on('message', ({ what }) => {
       if (what === 'exit') process.exit(0);
       c.setNoRecover();

@@ -39,13 +39,18 @@ async function comesBack(c, cut) {
   c.equal('nobody waits for it', await waiting(other, c.key('waited for')), 0);
 }
 
-// kept has a child take a lock that outlives it, and then the next process fail at it until it is forced.
+// kept has a child take a lock that outlives it, and then the next process fail at it until it is forced. A plain lock of
+// the child tells when the broker has seen the end, which may be later than its parent does. With an option of the whole
+// client no lock is plain.
 async function kept(c, client, lock) {
-  const child = c.child('hold', { keys: [c.key()], client, lock });
+  const plain = Object.keys(client).length ? [] : [c.key('plain')];
+  const child = c.child('hold', { keys: [c.key()], plain, client, lock });
   await child.hears('held');
+  const [a, b] = await c.several(2);
+  const seen = plain.map((key) => b.acquire(key, { maxRetries: 20 }));
   child.tell('exit');
   await c.within('the child to end', child.gone);
-  const [a, b] = await c.several(2);
+  await c.within('the broker to see that', Promise.all(seen));
   c.ok('held after its holder', await held(a, c.key()));
   await a.release(c.key(), { force: true });
   await b.run(await c.within('the key after the force', b.acquire(c.key())));
@@ -134,11 +139,12 @@ run({
   'keepLocksAfterDeath with a client': (c) => kept(c, { keepLocksAfterDeath: true }, { ttl: null }),
 
   'a kept lock ends with its ttl': async (c) => {
-    const child = c.child('hold', { keys: [c.key()], lock: { ttl: 5000, keepLocksAfterDeath: true } });
-    await child.hears('held');
+    const child = c.child('hold', { keys: [c.key()], plain: [c.key('plain')], lock: { ttl: 5000, keepLocksAfterDeath: true } });
     const a = await c.client();
+    await child.hears('held');
+    const seen = a.acquire(c.key('plain'), { maxRetries: 20 });
     child.kill();
-    await child.gone;
+    await c.within('the broker to see the end', seen);
     const err = await c.refused('held after its holder', a.acquire(c.key(), { lockRequestTimeout: 100, maxRetries: 1 }));
     c.equal('code', err.code, 'request_timeout');
     await a.run(await c.within('the ttl to pass', a.acquire(c.key(), { maxRetries: 20 })));
