@@ -1,10 +1,6 @@
 package lmx
 
-import (
-	"slices"
-
-	"github.com/latchkey-go/latchkey/lease"
-)
+import "github.com/latchkey-go/latchkey/lease"
 
 // monitor handles the questions and reports of readers and writers.
 func (c *Conn) monitor(f *frame, kind string) {
@@ -14,13 +10,16 @@ func (c *Conn) monitor(f *frame, kind string) {
 	if err == nil {
 		_, _, err = ident("uuid", f.uuid)
 	}
+	if err == nil {
+		err = c.room(name)
+	}
 	if err != nil {
 		c.send(&reply{echo: q.echo, key: q.key, queue: -1, readers: -1, err: reason(err)})
 		return
 	}
 	s := c.srv
 	s.mu.Lock()
-	var base *request // the lock to give up because the question waits
+	var base []*request // the locks to give up because the question waits
 	e := s.inMonitor(name, func(m *monitor) (out effects) {
 		switch kind {
 		case `"decrement-readers"`:
@@ -36,9 +35,9 @@ func (c *Conn) monitor(f *frame, kind string) {
 	})
 	s.mu.Unlock()
 	c.carryOut(e)
-	if base != nil {
-		c.sess.Do(lease.Command{Verb: lease.Release, ID: base.id, Key: name}, func(lease.Lease, error) {
-			s.finished(base, name)
+	for _, r := range base {
+		c.sess.Do(lease.Command{Verb: lease.Release, ID: r.id, Key: name}, func(lease.Lease, error) {
+			s.finished(r, name)
 		})
 	}
 }
@@ -110,9 +109,11 @@ func (c *Conn) track(name string, m *monitor) {
 	}
 }
 
-// put puts a question to the monitor. It returns the answer, or none and the lock
-// to give up because the question waits.
-func (c *Conn) put(k *key, q question, kind string) (effects, *request) {
+// put puts a question to the monitor. It returns the answer, or none and the locks
+// to give up because the question waits: all that the connection has, since it is
+// not said which one was taken for this question, and the wrong one may be of a
+// task that needs it no more.
+func (c *Conn) put(k *key, q question, kind string) (effects, []*request) {
 	switch kind {
 	case `"increment-readers"`:
 		q.ask = addReader
@@ -132,12 +133,13 @@ func (c *Conn) put(k *key, q question, kind string) (effects, *request) {
 	}
 	c.waiting++
 	c.track(q.name, k.monitor)
-	for _, r := range slices.Backward(k.holders) {
+	var base []*request
+	for _, r := range k.holders {
 		if r.conn == c && !r.many {
-			return effects{}, r
+			base = append(base, r)
 		}
 	}
-	return effects{}, nil
+	return effects{}, base
 }
 
 func successOf(kind string) string {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"math/rand/v2"
+	"net"
 	"os"
 	"slices"
 	"strings"
@@ -12,6 +13,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/latchkey-go/latchkey/internal/lmx/lmxtest"
 )
 
 // rwPlan is one run: which clients there are, and what goes wrong.
@@ -257,4 +260,44 @@ func TestReadersDoNotStarveWriters(t *testing.T) {
 			})
 		})
 	}
+}
+
+// A question that waits gives up all base locks of its connection on the key, since
+// it does not say which one is its own. Were it only the newest, that could be one
+// whose reader has ended already, and the writer inside could not come to its end
+// before the other expires.
+func TestQuestionGivesUpAllBaseLocks(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		broker := newRWWorld(t, rwPlant{})
+		w := &lmxtest.World{T: t, Connect: func() (net.Conn, error) { return broker.dial(), nil }}
+		tell := func(c *lmxtest.Client, kind string) (id string) {
+			id = w.ID()
+			c.Send(lmxtest.Frame{"type": kind, "uuid": id, "key": "k"})
+			return id
+		}
+		writer, readers := w.Dial().Version("0.2.25"), w.Dial().Version("0.2.27")
+		in, _ := w.Hold(writer, "k", lmxtest.Frame{"max": 1, "ttl": 30})
+		var base [2]string
+		for i := range base {
+			readers.Expect(tell(readers, "register-write-flag-check"))
+			base[i] = w.Queue(readers, "k", lmxtest.Frame{"max": 10})
+		}
+		w.Granted(readers, base[0]) // the writer's has expired
+		w.Granted(readers, base[1])
+		readers.Expect(tell(readers, "increment-readers")) // of the second one
+		asked := tell(writer, "register-write-flag-and-readers-check")
+		w.Quiet(writer)
+		readers.Expect(tell(readers, "decrement-readers"))
+		writer.Expect(asked)
+		w.Release(writer, "k", in)
+		asked = tell(readers, "increment-readers") // of the first one
+		w.Quiet(readers)
+		out, _ := w.Hold(writer, "k", lmxtest.Frame{"max": 1})
+		writer.Expect(tell(writer, "set-write-flag-false-and-broadcast"))
+		w.Release(writer, "k", out)
+		readers.Expect(asked)
+		w.Release(readers, "k", base[1])
+		readers.Expect(tell(readers, "decrement-readers"))
+		w.Release(readers, "k", base[0])
+	})
 }
