@@ -127,7 +127,8 @@ func (c *Conn) hello(f *frame) {
 		c.mismatch(v)
 		return
 	}
-	c.version, c.legacy = v, patch(v) <= 25
+	c.legacy = patch(v) <= 25
+	c.version = strings.ToValidUTF8(strings.Clone(v[:min(len(v), 64)]), "")
 	if f.pid != nil {
 		c.srv.mu.Lock()
 		c.acks = true
@@ -230,7 +231,6 @@ func (c *Conn) session(f *frame) (lease.Session, error) {
 	o := lease.SessionOptions{Name: "live-mutex client", Grace: lease.NoGrace, Notify: c.lost, Settled: c.peer.Settle}
 	if c.version != "" {
 		o.Name += " " + c.version
-		o.Name = strings.ToValidUTF8(o.Name[:min(len(o.Name), 64)], "")
 	}
 	if pid, err := f.pid.Positive("pid", ""); err == nil && pid < 1<<31 {
 		o.PID = int(pid)
@@ -263,6 +263,17 @@ func (c *Conn) sessionOf(r *request, f *frame) (lease.Session, error) {
 		return c.session(f)
 	}
 	return r.conn.sess, nil
+}
+
+// room refuses a key more in whose monitor the connection would have a part, when
+// it has one in too many.
+func (c *Conn) room(name string) error {
+	c.srv.mu.Lock()
+	defer c.srv.mu.Unlock()
+	if _, ok := c.monitors[name]; !ok && len(c.monitors) >= lease.MaxInFlight {
+		return lease.Refuse("this connection reads or writes %d keys, no more are taken (MaxInFlight)", len(c.monitors))
+	}
+	return nil
 }
 
 // lost is told of the losses of the session's holds.

@@ -25,6 +25,7 @@ type request struct {
 	stage    stage
 	detached bool
 	acked    bool // the client has the grant
+	ending   bool // its own connection releases all of it: the uuid is free for another request
 	count    int  // readersCount that went with the grant
 	twin     *request
 	older    *request // neighbours in unacked
@@ -196,6 +197,13 @@ func (s *Server) forget(r *request) {
 			return
 		}
 	}
+}
+
+// ends notes that c releases a key, or all, of r. What comes behind on the same
+// connection finds the uuid free, though the service has not answered yet. From
+// another connection there is no order that anybody could count on.
+func (r *request) ends(c *Conn, name string) {
+	r.ending = r.ending || r.conn == c && (name == "" || len(r.keys) == 1)
 }
 
 // holder finds the request that holds a key under an id; one of c comes first. An

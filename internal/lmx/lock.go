@@ -28,7 +28,7 @@ func (c *Conn) lock(f *frame) {
 	}
 	s := c.srv
 	s.mu.Lock()
-	if old := c.reqs[r.uuid]; old != nil {
+	if old := c.reqs[r.uuid]; old != nil && !old.ending {
 		answer := old.repeat(r)
 		s.mu.Unlock()
 		c.send(answer)
@@ -78,17 +78,29 @@ func (c *Conn) newLock(f *frame) (*request, lease.Request, error) {
 	if q.TTL, err = ttlOf(f.ttl); err != nil {
 		return nil, q, err
 	}
+	r := &request{conn: c, id: id, uuid: id, echo: echo, key: key, role: roleOf(f.role), detached: f.keep.True()}
+	if r.role == beginRead {
+		if err := c.room(name); err != nil {
+			return nil, q, err
+		}
+	}
 	if _, err := c.session(f); err != nil {
 		return nil, q, err
-	}
-	r := &request{conn: c, id: id, uuid: id, echo: echo, key: key, detached: f.keep.True()}
-	if f.role.IsText() {
-		r.role = string(f.role)
 	}
 	r.one[0] = name
 	r.keys = r.one[:]
 	q.ID, q.Keys, q.Try, q.Detach = id, r.keys, f.wait.False(), r.detached
 	return r, q, nil
+}
+
+// roleOf is an rwStatus that means something here, or none.
+func roleOf(v wire.Value) string {
+	for _, role := range [...]string{beginRead, endRead, beginWrite, endWrite, lockWriteKey, unlockWriteKey} {
+		if string(v) == role {
+			return role
+		}
+	}
+	return ""
 }
 
 // limit is the max that fits what the lock is for, cut to the most that a key can

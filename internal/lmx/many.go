@@ -2,6 +2,7 @@ package lmx
 
 import (
 	"crypto/rand"
+	"slices"
 
 	"github.com/latchkey-go/latchkey/internal/wire"
 	"github.com/latchkey-go/latchkey/lease"
@@ -38,7 +39,7 @@ func (c *Conn) acquireMany(f *frame) {
 	r := &request{conn: c, id: q.ID, uuid: uuid, echo: echo, many: true, keys: keys, detached: q.Detach}
 	s := c.srv
 	s.mu.Lock()
-	if old := c.reqs[uuid]; old != nil {
+	if old := c.reqs[uuid]; old != nil && !old.ending {
 		old.repeatMany(a, keys)
 		s.mu.Unlock()
 		c.send(a)
@@ -57,13 +58,23 @@ func (c *Conn) acquireMany(f *frame) {
 // repeatMany answers a frame that came before. The mutex is held.
 func (r *request) repeatMany(a *reply, keys []string) {
 	switch {
-	case !r.many:
+	case !r.many || !r.asksFor(keys):
 		a.err = "the uuid is in use for another request of this connection"
 	case r.stage == held:
-		a.acquired, a.lockUUID, a.tokens = yes, r.id, r.tokens
+		a.acquired, a.lockUUID, a.keys = yes, r.id, r.keys
+		a.tokens = slices.DeleteFunc(slices.Clone(r.tokens), func(h lease.Hold) bool { return !slices.Contains(r.keys, h.Key) })
 	default:
 		a.queue = r.conn.srv.waitingFor(r.keys[0])
 	}
+}
+
+// asksFor reports whether these are the keys that r asked for, whatever is left of
+// them.
+func (r *request) asksFor(keys []string) bool {
+	if r.stage != held {
+		return slices.Equal(r.keys, keys)
+	}
+	return len(r.tokens) == len(keys) && !slices.ContainsFunc(keys, func(k string) bool { return r.tokenOf(k) == 0 })
 }
 
 // keysOf reads the keys of an acquire-many, sorted and each once.
@@ -114,6 +125,9 @@ func (c *Conn) releaseMany(f *frame) {
 	s := c.srv
 	s.mu.Lock()
 	r := s.holder(c, id, "")
+	if r != nil {
+		r.ends(c, "")
+	}
 	late := r == nil && s.ended.take(id, "")
 	s.mu.Unlock()
 	a.lockUUID = id

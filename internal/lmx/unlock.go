@@ -50,6 +50,9 @@ func (c *Conn) unlockID(a reply, f *frame, id, name string) {
 	s.mu.Lock()
 	a.queue = s.waitingFor(name)
 	r := s.holder(c, id, name)
+	if r != nil {
+		r.ends(c, name)
+	}
 	late := r == nil && s.ended.take(id, name)
 	s.mu.Unlock()
 	switch {
