@@ -1,0 +1,13 @@
+// Package held knows which goroutine is inside which in-process lock, transaction
+// or actor. Packages stm, locked and actor use it to refuse, at the door, what would
+// wait for itself; nobody else does.
+//
+// What a goroutine is inside of is a chain of frames, the innermost first. A frame
+// is part of the lock or transaction that it stands for, so that entering costs no
+// allocation. Only the goroutine itself reads or changes its chain.
+//
+// This is the one place of the module with process-wide state: a table of goroutines
+// that are inside of something, and the place of the goroutine's id in the runtime's
+// memory, which is found and tested at first use. Where it is not found, nothing is
+// detected; [Detecting] says so, and it is logged once.
+package held
