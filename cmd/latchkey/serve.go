@@ -16,6 +16,7 @@ import (
 
 	"github.com/latchkey-go/latchkey/internal/httpserve"
 	"github.com/latchkey-go/latchkey/internal/lmx"
+	"github.com/latchkey-go/latchkey/internal/tally"
 	"github.com/latchkey-go/latchkey/internal/tcpserve"
 	"github.com/latchkey-go/latchkey/lease"
 	"github.com/latchkey-go/latchkey/lease/leaselocal"
@@ -188,10 +189,7 @@ func (a *app) open(b *broker, o serveOptions) error {
 	rows := b.rows(o)
 	b.http, err = httpserve.New(b.svc, httpserve.Options{
 		Version: version(), Logger: b.log, Hosts: o.allowedHosts(), More: func() []httpserve.Row { return rows },
-		Dialect: func() httpserve.DialectCounts {
-			n := b.lmx.Counts()
-			return httpserve.DialectCounts{Sessionless: n.Sessionless, Readers: n.Readers, Clamps: n.Clamps}
-		},
+		Dialect: func() tally.Extra { return b.lmx.Counts().Extra() },
 	})
 	if err != nil {
 		return errors.Join(err, b.svc.Close())

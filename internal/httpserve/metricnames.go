@@ -3,6 +3,7 @@ package httpserve
 import (
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/latchkey-go/latchkey/internal/tally"
 	"github.com/latchkey-go/latchkey/lease"
 )
 
@@ -13,15 +14,8 @@ func desc(name, help string, labels ...string) *prometheus.Desc {
 // figures are what the metrics and /v1/stats show.
 type figures struct {
 	lease.Stats
-	DialectCounts // the clamps of this server among them
+	tally.Extra // the clamps of this server among them
 }
-
-// clients is how many there are: a session is a client, and so is a connection
-// that has no session yet. The session for HTTP is one of them.
-func (f *figures) clients() int { return f.Sessions + f.Sessionless }
-
-// readers counts both kinds: shared holds, and readers of the dialect.
-func (f *figures) readers() int { return f.SharedHolds + f.Readers }
 
 // singles lists the metrics that are one number each: ours, then the eleven that
 // dashboards made for live-mutex read, each with the value that is true here.
@@ -63,9 +57,11 @@ func singles() []single {
 
 		gauge("lmx_keys", "Keys that are held or waited for.", func(s *figures) int { return s.Keys }),
 		gauge("lmx_holders", "Holders, over all keys.", func(s *figures) int { return s.Holds }),
-		gauge("lmx_readers", "Shared holders and readers of live-mutex clients, over all keys.", (*figures).readers),
+		gauge("lmx_readers", "Shared holders and readers of live-mutex clients, over all keys.",
+			func(s *figures) int { return s.AllReaders(&s.Stats) }),
 		gauge("lmx_waiters", "Requests that wait.", func(s *figures) int { return s.Waiters }),
-		gauge("lmx_clients", "Open sessions, one of them for HTTP, and live-mutex connections that have none yet.", (*figures).clients),
+		gauge("lmx_clients", "Open sessions, one of them for HTTP, and live-mutex connections that have none yet.",
+			func(s *figures) int { return s.Clients(&s.Stats) }),
 		gauge("lmx_pending_deadlines", "Deadlines that are kept: of holds, bounded waits, sessions and lock-delays.", func(s *figures) int { return s.Timers }),
 		counter("lmx_ttl_evictions_total", "Holds whose ttl ran out.", func(s *figures) uint64 { return s.Expired }),
 		gauge("lmx_max_concurrency_cap", "Most holders that a key may have.", func(*figures) int { return lease.MaxHolders }),

@@ -10,6 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/latchkey-go/latchkey/internal/tally"
 	"github.com/latchkey-go/latchkey/lease"
 	"github.com/latchkey-go/latchkey/lease/leaselocal"
 )
@@ -234,8 +235,8 @@ func TestLiveMutexMetrics(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer svc.Close()
-		s, err := New(svc, Options{Dialect: func() DialectCounts {
-			return DialectCounts{Sessionless: 5, Readers: 3, Clamps: 7}
+		s, err := New(svc, Options{Dialect: func() tally.Extra {
+			return tally.Extra{Sessionless: 5, Readers: 3, Clamps: 7}
 		}})
 		if err != nil {
 			t.Fatal(err)

@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/latchkey-go/latchkey/internal/tally"
 	"github.com/latchkey-go/latchkey/lease"
 )
 
@@ -44,21 +45,7 @@ type Options struct {
 
 	// Dialect returns what is known of live-mutex connections besides what the
 	// service knows. May be nil where there are none. It must not block.
-	Dialect func() DialectCounts
-}
-
-// DialectCounts are numbers of the live-mutex connections.
-type DialectCounts struct {
-	// Sessionless are open connections without a session, because they have
-	// asked for no lock yet. The service counts those that have one.
-	Sessionless int
-
-	// Readers are the readers of readers/writers locks, which are no shared holds.
-	Readers int
-
-	// Clamps is how many requests, since the start, had their max cut to
-	// lease.MaxHolders.
-	Clamps uint64
+	Dialect func() tally.Extra
 }
 
 // Row is one line of what the status page shows of the broker.

@@ -16,6 +16,7 @@ import (
 	"github.com/latchkey-go/latchkey/internal/httpserve"
 	"github.com/latchkey-go/latchkey/internal/lmx"
 	"github.com/latchkey-go/latchkey/internal/lmx/lmxtest"
+	"github.com/latchkey-go/latchkey/internal/tally"
 	"github.com/latchkey-go/latchkey/internal/tcpserve"
 	"github.com/latchkey-go/latchkey/lease"
 	"github.com/latchkey-go/latchkey/lease/leaselocal"
@@ -48,10 +49,7 @@ func rigOn(t *testing.T, svc lease.Service, o tcpserve.Options) *rig {
 	o.Dialect = func(p *tcpserve.Peer) tcpserve.Handler { return r.lmx.Open(p) }
 	r.tcp = tcpserve.New(svc, o)
 	var err error
-	r.http, err = httpserve.New(svc, httpserve.Options{Dialect: func() httpserve.DialectCounts {
-		c := r.lmx.Counts()
-		return httpserve.DialectCounts{Sessionless: c.Sessionless, Readers: c.Readers, Clamps: c.Clamps}
-	}})
+	r.http, err = httpserve.New(svc, httpserve.Options{Dialect: func() tally.Extra { return r.lmx.Counts().Extra() }})
 	if err != nil {
 		t.Fatal(err)
 	}
