@@ -28,8 +28,8 @@ type Conn struct {
 
 	// The server's mutex guards the rest.
 	sess       lease.Session       // set once
-	reqs       map[string]*request // by the uuid of their frames
 	left       bool                // it has ended, and its session with it
+	reqs       map[string]*request // by the uuid of their frames
 	waiting    int                 // of those, how many are not granted yet; and questions that wait
 	acks       bool                // the client acknowledges grants
 	subscribed bool                // it wants to be told of evictions
@@ -253,16 +253,21 @@ func (c *Conn) session(f *frame) (lease.Session, error) {
 	return sess, nil
 }
 
-// sessionOf is the session that commands on r go to: the one that holds it, or our
-// own when r outlived that.
-func (c *Conn) sessionOf(r *request, f *frame) (lease.Session, error) {
-	c.srv.mu.Lock()
-	left := r.conn.left
-	c.srv.mu.Unlock()
-	if left {
-		return c.session(f)
+// command has the service do something to r, which may be nil. The session that
+// holds it does that, since a command from elsewhere looks like a loss to it. When
+// that one has ended, our own does: r may have outlived it.
+func (c *Conn) command(own lease.Session, r *request, cmd lease.Command, done func(lease.Lease, error)) {
+	if r == nil || r.conn == c {
+		own.Do(cmd, done)
+		return
 	}
-	return r.conn.sess, nil
+	r.conn.sess.Do(cmd, func(l lease.Lease, err error) {
+		if lease.CodeOf(err) == lease.ErrSessionLost {
+			own.Do(cmd, done)
+			return
+		}
+		done(l, err)
+	})
 }
 
 // room refuses a key more in whose monitor the connection would have a part, when
@@ -307,6 +312,13 @@ func (c *Conn) lost(n lease.Notice) {
 		c.bring(&reply{kind: "lock-evicted", echo: echo, key: string(wire.AppendText(nil, n.Key)),
 			token: n.Token, queue: -1, readers: -1, why: why})
 	}
+}
+
+// isOver reports whether a release that was answered so leaves nothing held: done, or
+// nothing there to release.
+func isOver(err error) bool {
+	code := lease.CodeOf(err)
+	return code == "" || code == lease.ErrNotHeld || code == lease.ErrSessionLost
 }
 
 // silent reports errors that are not answered: the service is about to end, and

@@ -7,9 +7,9 @@ import "github.com/latchkey-go/latchkey/lease"
 func (c *Conn) renew(f *frame) {
 	a := &reply{kind: "renew", echo: string(f.uuid), key: string(f.key), queue: -1, readers: -1}
 	cmd, name, err := c.renewal(f)
-	var sess lease.Session
+	var own lease.Session
 	if err == nil {
-		sess, err = c.session(f)
+		own, err = c.session(f)
 	}
 	if err != nil {
 		a.renewed, a.err = no, reason(err)
@@ -19,10 +19,7 @@ func (c *Conn) renew(f *frame) {
 	c.srv.mu.Lock()
 	r := c.srv.holder(c, cmd.ID, name)
 	c.srv.mu.Unlock()
-	if r != nil {
-		sess, _ = c.sessionOf(r, f) // there is one of our own already
-	}
-	sess.Do(cmd, func(l lease.Lease, err error) {
+	c.command(own, r, cmd, func(l lease.Lease, err error) {
 		switch {
 		case err == nil:
 			a.renewed = yes

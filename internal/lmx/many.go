@@ -113,9 +113,9 @@ func (c *Conn) releaseMany(f *frame) {
 	if err == nil {
 		_, id, err = ident("lockUuid", f.lockUUID)
 	}
-	var sess lease.Session
+	var own lease.Session
 	if err == nil {
-		sess, err = c.session(f)
+		own, err = c.session(f)
 	}
 	if err != nil {
 		a.released, a.err = no, reason(err)
@@ -136,10 +136,7 @@ func (c *Conn) releaseMany(f *frame) {
 		c.send(a)
 		return
 	}
-	if r != nil {
-		sess, _ = c.sessionOf(r, f) // there is one of our own already
-	}
-	sess.Do(lease.Command{Verb: lease.Release, ID: id}, func(l lease.Lease, err error) {
+	c.command(own, r, lease.Command{Verb: lease.Release, ID: id}, func(l lease.Lease, err error) {
 		switch lease.CodeOf(err) {
 		case "":
 			a.released, a.listed = yes, true
@@ -154,9 +151,10 @@ func (c *Conn) releaseMany(f *frame) {
 		default:
 			a.released, a.err = no, reason(err)
 		}
-		if r != nil {
+		if r != nil && isOver(err) {
 			s.mu.Lock()
 			s.endAll(r)
+			s.unbar(r)
 			s.mu.Unlock()
 		}
 		c.answer(a, r)

@@ -44,8 +44,9 @@ const (
 	mayWrite             // tell when there is nobody, and put the flag up
 )
 
-// ask answers q now, or keeps it. Writers go first: while one waits, no new reader
-// is let in. One that was told that it may read before comes in nevertheless.
+// put answers q now, or keeps it, and reports which. Writers go first: while one
+// waits, no new reader is let in. One that was told that it may read before comes in
+// nevertheless.
 func (m *monitor) put(q question) bool {
 	if m.open(q) {
 		m.enter(q)

@@ -36,10 +36,18 @@ func (c *Conn) monitor(f *frame, kind string) {
 	s.mu.Unlock()
 	c.carryOut(e)
 	for _, r := range base {
-		c.sess.Do(lease.Command{Verb: lease.Release, ID: r.id, Key: name}, func(lease.Lease, error) {
-			s.finished(r, name)
-		})
+		s.giveUp(c.sess, r, name)
 	}
+}
+
+// giveUp releases a hold that nobody asked to release. What the service cannot
+// release stays known, as it stays held.
+func (s *Server) giveUp(sess lease.Session, r *request, name string) {
+	sess.Do(lease.Command{Verb: lease.Release, ID: r.id, Key: name}, func(_ lease.Lease, err error) {
+		if isOver(err) {
+			s.finished(r, name)
+		}
+	})
 }
 
 // effects are what a change of a monitor brings about, to be carried out when the
@@ -68,9 +76,7 @@ func (c *Conn) carryOut(e effects) {
 			c.srv.finished(r, r.one[0]) // a client that is not one of those; the ttl ends it
 			continue
 		}
-		sess.Do(lease.Command{Verb: lease.Release, ID: r.id, Key: r.one[0]}, func(lease.Lease, error) {
-			c.srv.finished(r, r.one[0])
-		})
+		c.srv.giveUp(sess, r, r.one[0])
 	}
 }
 

@@ -1,9 +1,9 @@
 package lmx
 
 import (
+	"cmp"
 	"context"
 	"fmt"
-	"sync/atomic"
 
 	"github.com/latchkey-go/latchkey/lease"
 )
@@ -64,27 +64,26 @@ func (c *Conn) unlockID(a reply, f *frame, id, name string) {
 		c.unlockForeign(a, f, id, name)
 		return
 	}
-	sess, err := c.sessionOf(r, f)
+	own, err := c.session(f)
 	if err != nil {
 		c.refuse(&a, reason(err))
 		return
 	}
 	// This is the way of most unlocks: what it keeps is little.
 	echo, key, queue := a.echo, a.key, a.queue
-	sess.Do(lease.Command{Verb: lease.Release, ID: id, Key: name}, func(_ lease.Lease, err error) {
+	c.command(own, r, lease.Command{Verb: lease.Release, ID: id, Key: name}, func(_ lease.Lease, err error) {
 		c.released(&reply{kind: "unlock", echo: echo, key: key, queue: queue, readers: -1}, r, name, err)
 	})
 }
 
-// released answers an unlock of r.
+// released answers an unlock of r. To find it ended is as good: that was while the
+// frame was underway.
 func (c *Conn) released(a *reply, r *request, name string, err error) {
-	switch lease.CodeOf(err) {
-	case "":
+	switch {
+	case isOver(err):
 		c.srv.finished(r, name)
 		a.unlocked = yes
-	case lease.ErrNotHeld, lease.ErrSessionLost:
-		a.unlocked = yes // it ended while the frame was underway
-	case lease.ErrClosed:
+	case lease.CodeOf(err) == lease.ErrClosed:
 		return
 	default:
 		a.unlocked, a.err = no, reason(err)
@@ -222,19 +221,25 @@ func (c *Conn) endRole(a reply, f *frame, name string, match func(*request) bool
 		c.send(&a)
 		return
 	}
-	var left atomic.Int32
-	left.Store(int32(len(mine)))
+	own, err := c.session(f)
+	if err != nil {
+		c.refuse(&a, reason(err))
+		return
+	}
+	left, failed := len(mine), error(nil) // guarded by the server's mutex
 	for _, r := range mine {
-		sess, err := c.sessionOf(r, f)
-		if err != nil {
-			c.refuse(&a, reason(err))
-			return
-		}
-		sess.Do(lease.Command{Verb: lease.Release, ID: r.id, Key: name}, func(lease.Lease, error) {
-			s.finished(r, name)
-			if left.Add(-1) == 0 {
-				a.unlocked = yes
-				c.answer(&a, r)
+		c.command(own, r, lease.Command{Verb: lease.Release, ID: r.id, Key: name}, func(_ lease.Lease, err error) {
+			if isOver(err) {
+				s.finished(r, name)
+				err = nil
+			}
+			s.mu.Lock()
+			left--
+			failed = cmp.Or(failed, err)
+			last, err := left == 0, failed
+			s.mu.Unlock()
+			if last {
+				c.released(&a, r, name, err)
 			}
 		})
 	}
