@@ -9,9 +9,13 @@ import (
 	"github.com/latchkey-go/latchkey/lease"
 )
 
-// maxListing bounds the bytes of a list of keys, so that it fits what may be
-// queued for a client.
-const maxListing = lease.MaxUnsent / 4
+const (
+	// maxListing bounds the bytes of a list of keys, so that it fits what may be
+	// queued for a client.
+	maxListing = lease.MaxUnsent/4 - 1<<10
+
+	longest = 6 // bytes of JSON for one of a key, at most
+)
 
 // ls lists the keys that are held or waited for.
 func (c *Conn) ls(f *frame) {
@@ -20,23 +24,25 @@ func (c *Conn) ls(f *frame) {
 	ctx, cancel := context.WithTimeout(context.Background(), callTimeout)
 	defer cancel()
 	q := lease.Query{Limit: lease.MaxListed}
-	for {
+	fits := true
+	for more := true; more && fits; {
 		l, err := c.srv.svc.List(ctx, q)
 		if err != nil {
 			c.send(&reply{echo: string(f.uuid), queue: -1, readers: -1, err: reason(err)})
 			return
 		}
 		for _, k := range l.Keys {
+			if fits = len(b)+longest*len(k.Key) < maxListing; !fits {
+				break
+			}
 			b = wire.AppendText(comma(b), k.Key)
 			q.After = k.Key
 		}
-		if !l.More || len(b) > maxListing {
-			b = append(b, ']')
-			if l.More {
-				b = text(b, "warning", "there are more keys than fit a frame; the rest is left out")
-			}
-			break
-		}
+		more = l.More
+	}
+	b = append(b, ']')
+	if !fits {
+		b = text(b, "warning", "there are more keys than fit a frame; the rest is left out")
 	}
 	c.peer.Send(append(b, '}', '\n'))
 }

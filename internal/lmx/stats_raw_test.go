@@ -2,10 +2,14 @@ package lmx_test
 
 import (
 	"encoding/json"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"reflect"
+	"strings"
 	"testing"
+
+	"github.com/latchkey-go/latchkey/lease"
 )
 
 // The statistics are the same over a connection and over HTTP, keys that are held
@@ -41,6 +45,24 @@ func TestStatsAreThoseOfHTTP(t *testing.T) {
 		}
 		if len(got) != 17 {
 			t.Errorf("got %d fields, want 17: %v", len(got), got)
+		}
+	})
+}
+
+// A list of keys is cut to what fits a frame, and says so, however long the keys
+// are when they are written as JSON.
+func TestListFitsItsFrame(t *testing.T) {
+	bubble(t, func(r *rig) {
+		c := r.Client()
+		long := strings.Repeat("\x01", lease.MaxKeyLength-4)
+		const keys = lease.MaxUnsent / 4 / (6 * lease.MaxKeyLength) * 11 / 10
+		for i := range keys {
+			r.Hold(c, fmt.Sprintf("%04d", i)+long, nil)
+		}
+		c.Send(frame{"type": "ls", "uuid": "1"})
+		f := c.Expect("1")
+		if n := len(f.Texts("ls_result")); n < keys*8/10 || n >= keys || f.Text("warning") == "" {
+			t.Errorf("%d keys of %d are listed, the warning is %q", n, keys, f.Text("warning"))
 		}
 	})
 }
