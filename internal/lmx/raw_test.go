@@ -361,7 +361,7 @@ func TestClientTimeout(t *testing.T) {
 }
 
 // A grant from the queue that a client which acknowledges does not acknowledge is
-// sent once more after 2 s. Whoever gave up rejects the second copy, and that frees
+// sent once more after half a second. Whoever gave up rejects the second copy, and that frees
 // the key; who lives keeps the hold.
 func TestUnacknowledgedGrantIsSentAgain(t *testing.T) {
 	bubble(t, func(r *rig) {
@@ -378,7 +378,7 @@ func TestUnacknowledgedGrantIsSentAgain(t *testing.T) {
 		ack(a, first)
 		r.Release(b, "k", second)
 		grant := r.Granted(a, third)
-		r.Pause(1500 * time.Millisecond)
+		r.Pause(300 * time.Millisecond)
 		r.Quiet(a)
 		again := r.Granted(a, third)
 		if again.Text("fencingToken") != grant.Text("fencingToken") {
@@ -392,7 +392,7 @@ func TestUnacknowledgedGrantIsSentAgain(t *testing.T) {
 		r.Quiet(a, b)
 		r.Release(a, "k", third)
 		r.Granted(b, waits)
-		r.Granted(b, waits) // again after 2 s
+		r.Granted(b, waits) // again after half a second
 		next := r.Queue(a, "k", nil)
 		b.Send(frame{"type": "lock-received-rejected", "uuid": waits, "key": "k"})
 		r.Granted(a, next)
@@ -415,7 +415,7 @@ func TestFirstGrantIsSentAgain(t *testing.T) {
 		next := r.Queue(a, "k", nil)
 		r.Release(a, "k", held)
 		r.Granted(b, id)
-		r.Granted(b, id) // again after 2 s
+		r.Granted(b, id) // again after half a second
 		b.Send(frame{"type": "lock-received-rejected", "uuid": id, "key": "k"})
 		r.Granted(a, next)
 	})
@@ -440,7 +440,7 @@ func TestVersionMismatch(t *testing.T) {
 						a.Send(frame{"type": "version-mismatch-confirmed"})
 						a.Ended(time.Second)
 					} else {
-						r.Pause(1500 * time.Millisecond)
+						r.Pause(300 * time.Millisecond)
 						r.Quiet(a)
 						a.Ended(time.Second)
 					}

@@ -19,7 +19,7 @@ const (
 
 	// askAgain is how long a grant from the queue may stay unacknowledged, by a
 	// client that acknowledges, before it is sent once more.
-	askAgain = 2 * time.Second
+	askAgain = 500 * time.Millisecond
 
 	// mismatchTime is how long a client of another version may take to confirm
 	// that it was told so.
