@@ -361,12 +361,16 @@ func TestClientTimeout(t *testing.T) {
 }
 
 // A grant from the queue that a client which acknowledges does not acknowledge is
-// sent once more after half a second. Whoever gave up rejects the second copy, and that frees
-// the key; who lives keeps the hold.
+// sent once more after half a second. Whoever gave up rejects the second copy, and
+// that frees the key; who lives keeps the hold.
 func TestUnacknowledgedGrantIsSentAgain(t *testing.T) {
 	bubble(t, func(r *rig) {
 		a, b := r.Client(), r.Client()
-		ack := func(c *lmxtest.Client, id string) { c.Send(frame{"type": "lock-received", "uuid": id, "key": "k"}) }
+		ack := func(c *lmxtest.Client, id string) {
+			ping := r.ID()
+			c.Send(frame{"type": "lock-received", "uuid": id, "key": "k"}, frame{"type": "ping", "uuid": ping})
+			c.Expect(ping) // the broker has seen both: another connection may go on
+		}
 		first, _ := r.Hold(a, "k", nil)
 		second := r.Queue(b, "k", nil)
 		r.Release(a, "k", first)
@@ -440,7 +444,7 @@ func TestVersionMismatch(t *testing.T) {
 						a.Send(frame{"type": "version-mismatch-confirmed"})
 						a.Ended(time.Second)
 					} else {
-						r.Pause(300 * time.Millisecond)
+						r.Pause(1500 * time.Millisecond)
 						r.Quiet(a)
 						a.Ended(time.Second)
 					}
