@@ -7,8 +7,9 @@ import (
 	"strings"
 )
 
-// statefulDirs may have package-level variables that change: detection of a second lock needs state of the process.
-var statefulDirs = []string{"internal/held"}
+// statefulDirs may have package-level variables that change: detection of a second lock needs state of the process, and
+// transactions of all variables share a gate, a clock and a pool, because a variable belongs to no object.
+var statefulDirs = []string{"internal/held", "stm"}
 
 // madeOnce lists functions whose result is never changed after it was made, so that a variable holding it is a
 // constant in all but name.

@@ -1,0 +1,271 @@
+package stm
+
+import (
+	"context"
+	"errors"
+	"runtime"
+	"unsafe"
+
+	"github.com/latchkey-go/latchkey/internal/held"
+)
+
+// Retry, returned by a transaction's function, takes back what it has set and runs it
+// again when something that it has read has changed. It may be wrapped.
+var Retry = errors.New("stm: retry")
+
+// ErrNothingRead is the error of a transaction that returns [Retry] and has read
+// nothing: there is no change that it could wait for.
+var ErrNothingRead = errors.New("stm: Retry in a transaction that has read nothing would wait for ever")
+
+// ErrNested is matched by every [NestedError].
+var ErrNested = held.ErrNested
+
+// NestedError says what would have waited for itself, inside of what, and what to do
+// instead.
+type NestedError = held.NestedError
+
+// How often a transaction may lose before it goes through the gate.
+const (
+	triesBeforeGate     = 10
+	viewTriesBeforeGate = 3
+)
+
+// Tx is a transaction as its function sees it. It is void once the function has
+// returned, and in any other goroutine; to use it then panics.
+type Tx struct {
+	r   *run
+	gen uint64
+}
+
+func (tx Tx) run() *run {
+	if tx.r == nil || tx.r.gen.Load() != tx.gen {
+		void()
+	}
+	return tx.r
+}
+
+func void() { panic("stm: a transaction was used after its end") }
+
+// Context is the context that Atomically was given.
+func (tx Tx) Context() context.Context {
+	r := tx.run()
+	if !r.known { // a nested call finds the transaction in here
+		return context.WithValue(r.ctx, txKey{}, tx)
+	}
+	return r.ctx
+}
+
+type txKey struct{}
+
+// AfterCommit has fn called once after the commit, outside of the transaction, by the
+// goroutine that Atomically was called in and before that returns. It is forgotten
+// when the transaction, or the nested one that it was called in, does not commit.
+// Functions are called in order; when one panics, the others are called all the same.
+func (tx Tx) AfterCommit(fn func()) {
+	r := tx.run()
+	r.own()
+	r.hooks = append(r.hooks, fn)
+}
+
+// Atomically runs fn as a transaction and returns nil once that is committed. An
+// error of fn takes back all that it has set and is returned; so does a panic, or
+// runtime.Goexit, which goes on. [Retry] makes it wait. When the context ends while
+// it waits or before it runs fn again, its cause is returned and nothing has
+// happened; an end while fn runs is no reason not to commit.
+//
+// Inside of a transaction fn becomes a part of that: what it sets is published, or
+// taken back, with the rest. Its error, Retry too, takes back only what it has set
+// itself and is returned to the outer function, which may go on or pass it up.
+func Atomically(ctx context.Context, fn func(Tx) error) error {
+	return do(held.Who(), ctx, fn, false)
+}
+
+// View runs fn as a transaction that only reads: all of one moment. However busy
+// others are, it is run at most three times, and once more behind the gate. Set in it
+// panics.
+func View(ctx context.Context, fn func(Tx) error) error {
+	return do(held.Who(), ctx, fn, true)
+}
+
+// OrElse runs a as a part of the transaction; when that returns [Retry], what it has
+// set is taken back and b is run. When b returns Retry too, so does OrElse, and a
+// transaction that passes it on waits for a change of what either has read.
+func OrElse(tx Tx, a, b func(Tx) error) error {
+	r := tx.run()
+	r.own()
+	if err := r.join(tx, a, false); !errors.Is(err, Retry) {
+		return err
+	}
+	return r.join(tx, b, false)
+}
+
+// do is Atomically and View, for a goroutine.
+func do(me held.Me, ctx context.Context, fn func(Tx) error, reading bool) error {
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	top := me.Top()
+	if top.Kind == held.Transaction {
+		r := (*run)(top.Of)
+		return r.join(Tx{r, r.gen.Load()}, fn, reading)
+	}
+	r := pool.Get().(*run)
+	me = me.Enter(held.Frame{Kind: held.Transaction, Of: unsafe.Pointer(r)})
+	r.known = me.Depth() > 0
+	if !r.known {
+		if tx, ok := ctx.Value(txKey{}).(Tx); ok && tx.r.gen.Load() == tx.gen {
+			pool.Put(r)
+			return tx.r.join(tx, fn, reading)
+		}
+	}
+	r.ctx, r.reading, r.me, r.inside = ctx, reading, me, true
+	committed, err := r.attempt(fn)
+	if !committed && (err == nil || errors.Is(err, Retry)) {
+		err = r.repeat(fn, err)
+	}
+	hooks := r.after
+	r.after = nil
+	r.leave()
+	pool.Put(r)
+	if len(hooks) > 0 {
+		call(hooks)
+	}
+	return err
+}
+
+// join runs a part of a transaction, whose error takes back what the part has set.
+func (r *run) join(tx Tx, fn func(Tx) error, reading bool) (err error) {
+	s := r.save(reading)
+	returned := false
+	defer func() { r.restore(s, !returned || err != nil) }()
+	err = fn(tx)
+	returned = true
+	return err
+}
+
+// attempt runs fn once. It reports whether the transaction is committed; with
+// neither that nor an error it has lost against another one. After Retry the reads
+// are left for repeat.
+func (r *run) attempt(fn func(Tx) error) (committed bool, err error) {
+	returned := false
+	defer func() {
+		if returned {
+			return
+		}
+		// A panic of a function that had recovered from having lost is of no account:
+		// it is run again. Without a panic the goroutine ends.
+		again := r.doomed && recover() != nil
+		r.release()
+		r.forget()
+		if !again {
+			r.leave() // and it does not go back to the pool
+		}
+		committed, err = false, nil
+	}()
+	err = fn(Tx{r, r.gen.Load()})
+	returned = true
+	if r.doomed {
+		err = nil // it has recovered from having lost
+	} else if err == nil {
+		committed = r.commit()
+	}
+	r.release()
+	if err != nil && errors.Is(err, Retry) {
+		return false, err
+	}
+	if committed && len(r.hooks) > 0 {
+		r.after, r.hooks = r.hooks, nil
+	}
+	r.forget()
+	return committed, err
+}
+
+// repeat runs fn until the transaction is committed or fails. It begins with what
+// became of the first attempt.
+func (r *run) repeat(fn func(Tx) error, err error) error {
+	returned := false
+	defer func() {
+		if !returned {
+			r.leave() // for a context that panics; after an attempt that did, it has left
+		}
+	}()
+	err = r.loop(fn, err)
+	returned = true
+	return err
+}
+
+func (r *run) loop(fn func(Tx) error, err error) error {
+	limit := triesBeforeGate
+	if r.reading {
+		limit = viewTriesBeforeGate
+	}
+	for losses := 0; ; {
+		if err != nil {
+			losses = 0
+			err = r.sleep()
+		} else {
+			losses++
+			shared.reruns.Add(1)
+			err = r.backOff(losses, limit)
+		}
+		if err != nil {
+			return err
+		}
+		var committed bool
+		committed, err = r.attempt(fn)
+		if committed || err != nil && !errors.Is(err, Retry) {
+			return err
+		}
+	}
+}
+
+// backOff lets others go first; after too many losses it takes the gate.
+func (r *run) backOff(losses, limit int) error {
+	if losses >= limit && !r.gated {
+		select {
+		case gate <- struct{}{}:
+			r.gated = true
+		case <-r.ctx.Done():
+			return context.Cause(r.ctx)
+		}
+	}
+	for range losses {
+		runtime.Gosched()
+	}
+	if r.ctx.Err() != nil {
+		return context.Cause(r.ctx)
+	}
+	return nil
+}
+
+// sleep waits for a change of what the last attempt has read.
+func (r *run) sleep() error {
+	r.passGate()
+	defer r.forget()
+	for i := range r.me.Depth() {
+		if k := r.me.Frame(i).Kind; k.Lock() {
+			return &NestedError{Wanted: "stm.Retry", Inside: k,
+				Advice: "what would end the wait may need the lock; decide outside of it whether to wait"}
+		}
+	}
+	if len(r.reads.entries) == 0 {
+		return ErrNothingRead
+	}
+	return await(r.ctx, r.reads.entries)
+}
+
+// call calls all functions, those behind one that panics too.
+func call(fns []func()) {
+	for i, fn := range fns {
+		returned := false
+		func() {
+			defer func() {
+				if !returned {
+					call(fns[i+1:])
+				}
+			}()
+			fn()
+			returned = true
+		}()
+	}
+}

@@ -1,0 +1,117 @@
+package stm_test
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"testing"
+
+	"github.com/latchkey-go/latchkey/stm"
+	"go.uber.org/goleak"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+var errMine = errors.New("mine")
+
+// atomically fails the test if the transaction does.
+func atomically(t *testing.T, fn func(stm.Tx)) {
+	t.Helper()
+	if err := stm.Atomically(t.Context(), func(tx stm.Tx) error { fn(tx); return nil }); err != nil {
+		t.Error(err)
+	}
+}
+
+func want[T comparable](t *testing.T, v *stm.Var[T], x T) {
+	t.Helper()
+	if got := v.Load(); got != x {
+		t.Errorf("the variable holds %v, want %v", got, x)
+	}
+}
+
+// What is set is seen by the transaction at once, and by others when it commits.
+func TestCommit(t *testing.T) {
+	a, b := stm.NewVar(1), stm.NewVar("x")
+	var zero stm.Var[[]int]
+	atomically(t, func(tx stm.Tx) {
+		a.Set(tx, a.Get(tx)+1)
+		a.Set(tx, a.Get(tx)+1)
+		b.Set(tx, "y")
+		if got := a.Get(tx); got != 3 {
+			t.Errorf("the transaction sees %d, want 3", got)
+		}
+		if zero.Get(tx) != nil {
+			t.Error("the zero Var does not hold the zero value")
+		}
+		want(t, a, 1)
+		want(t, b, "x")
+	})
+	want(t, a, 3)
+	want(t, b, "y")
+	if got := a.String(); got != "3" {
+		t.Errorf("String is %q", got)
+	}
+}
+
+// An error takes back all that was set, and is returned.
+func TestError(t *testing.T) {
+	a := stm.NewVar(1)
+	err := stm.Atomically(t.Context(), func(tx stm.Tx) error {
+		a.Set(tx, 2)
+		tx.AfterCommit(func() { t.Error("a hook of a transaction that failed was called") })
+		return errMine
+	})
+	if !errors.Is(err, errMine) {
+		t.Errorf("the error is %v", err)
+	}
+	want(t, a, 1)
+}
+
+// Nested transactions join: their errors take back their own part only, at any depth,
+// values that were overwritten included.
+func TestNested(t *testing.T) {
+	a, b := stm.NewVar(1), stm.NewVar(1)
+	var hooks []int
+	atomically(t, func(tx stm.Tx) {
+		a.Set(tx, 2)
+		tx.AfterCommit(func() { hooks = append(hooks, 1) })
+		err := stm.Atomically(t.Context(), func(tx stm.Tx) error {
+			if got := a.Get(tx); got != 2 {
+				t.Errorf("the inner part sees %d, want 2", got)
+			}
+			a.Set(tx, 3)
+			b.Set(tx, 3)
+			tx.AfterCommit(func() { hooks = append(hooks, 2) })
+			atomically(t, func(tx stm.Tx) { a.Set(tx, 4); b.Set(tx, 4) })
+			if got := a.Get(tx) + b.Get(tx); got != 8 {
+				t.Errorf("the middle part sees %d, want 8", got)
+			}
+			return errMine
+		})
+		if !errors.Is(err, errMine) {
+			t.Errorf("the inner error is %v", err)
+		}
+		if got := a.Get(tx)*10 + b.Get(tx); got != 21 {
+			t.Errorf("the outer part sees %d, want 21", got)
+		}
+		atomically(t, func(tx stm.Tx) {
+			b.Set(tx, 7)
+			tx.AfterCommit(func() { hooks = append(hooks, 3) })
+		})
+	})
+	want(t, a, 2)
+	want(t, b, 7)
+	if !slices.Equal(hooks, []int{1, 3}) {
+		t.Errorf("hooks called: %v, want 1 and 3", hooks)
+	}
+}
+
+// A context that has ended is an error before anything is run.
+func TestContextEnded(t *testing.T) {
+	ctx, cancel := context.WithCancelCause(t.Context())
+	cancel(errMine)
+	err := stm.Atomically(ctx, func(stm.Tx) error { t.Error("it was run"); return nil })
+	if !errors.Is(err, errMine) {
+		t.Errorf("the error is %v, want the cause", err)
+	}
+}
