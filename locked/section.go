@@ -1,0 +1,231 @@
+package locked
+
+import (
+	"context"
+	"iter"
+	"unsafe"
+
+	"github.com/latchkey-go/latchkey/internal/held"
+)
+
+// Section is the way to read and write a [Map] inside of [Map.Synchronize]. It is of use
+// to the goroutine that runs the function, and void after the function's end: its methods
+// panic then.
+type Section[K comparable, V any] struct {
+	m      *Map[K, V]
+	number uint64 // of m's sections, 0 when it has ended
+}
+
+// section is what a map keeps while a section is in flight.
+type section[K comparable, V any] struct {
+	undo   []was[K, V]
+	number uint64 // of the innermost section, or of what follows an inner one; never used twice
+	size   int    // keys with a value
+	clears int    // how often the table was replaced by an empty one, or put back
+}
+
+// was is one step back: an entry had this value, or the map this table.
+type was[K comparable, V any] struct {
+	e          *mapEntry[K, V] // nil when it is about the table
+	value      *V              // nil for none
+	table      *table[K, V, stamp]
+	live, size int
+	undone     bool
+}
+
+// keptUndo is how many steps back a map keeps room for between its sections.
+const keptUndo = 64
+
+// Synchronize runs the function while nobody else reads or writes the map: keep it short.
+// It runs exactly once. Whatever it changes through its section becomes visible together
+// when it returns nil. When it returns an error, panics or calls runtime.Goexit all of it is
+// undone, and the error is returned.
+//
+// Inside of a section of the same map Synchronize is a part of that: what it changes stays
+// when the outer one succeeds, and when it fails only what itself changed is undone. Inside
+// of an update, a section of another map or a transaction Synchronize fails with a
+// [*NestedError], and the function does not run.
+func (m *Map[K, V]) Synchronize(fn func(s *Section[K, V]) error) error {
+	return m.synchronize(nil, "Synchronize of a locked.Map", fn)
+}
+
+// SynchronizeContext is Synchronize, but gives up when the context ends before the function
+// has started.
+func (m *Map[K, V]) SynchronizeContext(ctx context.Context, fn func(s *Section[K, V]) error) error {
+	return m.synchronize(ctx, "SynchronizeContext of a locked.Map", fn)
+}
+
+func (m *Map[K, V]) synchronize(ctx context.Context, name string, fn func(*Section[K, V]) error) error {
+	me := held.Who()
+	if top := me.Top(); m.inside(top) {
+		return m.run(fn)
+	} else if refuses(top) {
+		return refusal(m.call(name), top)
+	}
+	if err := m.lock.lock(ctx); err != nil {
+		return err
+	}
+	me = me.Enter(held.Frame{Kind: held.Map, Of: unsafe.Pointer(m)})
+	defer m.leave(me)
+	return m.run(fn)
+}
+
+func (m *Map[K, V]) leave(me held.Me) {
+	m.commit()
+	me.Leave()
+	m.lock.unlock()
+}
+
+// run runs a function as a section, or an inner one, and undoes what it did if it fails.
+func (m *Map[K, V]) run(fn func(*Section[K, V]) error) error {
+	m.number++
+	s := &Section[K, V]{m: m, number: m.number}
+	mark, done := len(m.undo), false
+	defer func() {
+		s.number = 0
+		m.number++ // what follows is not a part of it, if only to be undone without it
+		if !done {
+			m.rollback(mark)
+		}
+	}()
+	err := fn(s)
+	done = err == nil
+	return err
+}
+
+// set gives an entry a value, or takes it away, and remembers what was.
+func (m *Map[K, V]) set(e *mapEntry[K, V], value *V) {
+	if e.extra.section != m.number {
+		e.extra.section = m.number
+		m.undo = append(m.undo, was[K, V]{e: e, value: e.cell.p.Load()})
+	}
+	m.replace(e, value)
+}
+
+func (m *Map[K, V]) replace(e *mapEntry[K, V], value *V) {
+	if e.cell.full() {
+		m.size--
+	}
+	if value != nil {
+		m.size++
+	}
+	e.cell.p.Store(value)
+}
+
+// store sets the value of a key. The entry of a key that was deleted in this section is
+// still there.
+func (m *Map[K, V]) store(key K, v V) {
+	hash := hashOf(m.seed, key, "Map")
+	e := m.find(hash, key)
+	if e == nil {
+		e = &mapEntry[K, V]{key: key}
+		e.extra.hash = hash
+		m.insert(hash, e)
+	}
+	m.set(e, &v)
+}
+
+// empty replaces the table, so that clearing costs the same whatever the size.
+func (m *Map[K, V]) empty() {
+	m.undo = append(m.undo, was[K, V]{table: m.table.Load(), live: m.live, size: m.size})
+	m.table.Store(nil)
+	m.live, m.size = 0, 0
+	m.clears++
+}
+
+// rollback undoes the steps since a mark, the last one first. They stay for commit, which
+// looks for entries without a value: an entry may have been taken away by an outer section
+// that can still fail.
+func (m *Map[K, V]) rollback(mark int) {
+	for i := len(m.undo) - 1; i >= mark; i-- {
+		w := &m.undo[i]
+		switch {
+		case w.undone:
+		case w.e != nil:
+			m.replace(w.e, w.value)
+		default:
+			m.table.Store(w.table)
+			m.live, m.size = w.live, w.size
+			m.clears++
+		}
+		w.undone = true
+	}
+}
+
+// commit takes the entries out that have no value any more, and forgets the steps.
+func (m *Map[K, V]) commit() {
+	for i := range m.undo {
+		if e := m.undo[i].e; e != nil && !e.cell.full() {
+			m.remove(e.extra.hash, e)
+		}
+	}
+	if cap(m.undo) > keptUndo {
+		m.undo = nil
+		return
+	}
+	clear(m.undo)
+	m.undo = m.undo[:0]
+}
+
+// Load returns the value of a key, and whether there is one.
+func (s *Section[K, V]) Load(key K) (V, bool) {
+	m := s.open()
+	return m.look(hashOf(m.seed, key, "Map"), key)
+}
+
+// Contains reports whether a key has a value.
+func (s *Section[K, V]) Contains(key K) bool {
+	_, ok := s.Load(key)
+	return ok
+}
+
+// Store sets the value of a key.
+func (s *Section[K, V]) Store(key K, v V) { s.open().store(key, v) }
+
+// Delete takes a key out and returns the value that it had, and whether there was one.
+func (s *Section[K, V]) Delete(key K) (v V, ok bool) {
+	m := s.open()
+	e := m.find(hashOf(m.seed, key, "Map"), key)
+	if e == nil {
+		return v, false
+	}
+	if v, ok = e.cell.get(); ok {
+		m.set(e, nil)
+	}
+	return v, ok
+}
+
+// Clear takes all keys out.
+func (s *Section[K, V]) Clear() { s.open().empty() }
+
+// Len returns how many keys there are. The map itself has no such method: there, the answer
+// would be stale before it could be used.
+func (s *Section[K, V]) Len() int { return s.open().size }
+
+// All yields the keys with their values, in no order. Its loop may read and write through
+// the section: no key comes twice, one that is taken out before its turn does not come, one
+// that is new may come or not.
+func (s *Section[K, V]) All() iter.Seq2[K, V] {
+	return func(yield func(K, V) bool) {
+		m := s.open()
+		clears := m.clears
+		for e := range m.all {
+			if clears != m.clears && m.find(e.extra.hash, e.key) != e {
+				continue
+			}
+			v, ok := e.cell.get()
+			if ok && !yield(e.key, v) {
+				return
+			}
+			s.open()
+		}
+	}
+}
+
+// open returns the map, if the section has not ended.
+func (s *Section[K, V]) open() *Map[K, V] {
+	if s.number == 0 {
+		panic("locked: a Section was used after the function of its Synchronize had ended")
+	}
+	return s.m
+}
