@@ -1,0 +1,219 @@
+package actor
+
+import (
+	"math/bits"
+	"sync"
+	"sync/atomic"
+)
+
+// Sizes of a mailbox, in messages that wait for their turn.
+const (
+	// DefaultMailbox is enough to keep an owner busy through the scheduler's pauses,
+	// and small enough that a slow owner is felt by those who send.
+	DefaultMailbox = 128
+
+	// MaxMailbox bounds Options.Mailbox: a longer queue only hides that the owner
+	// cannot keep up. The space is taken at once, 24 bytes a message.
+	MaxMailbox = 1 << 20
+)
+
+// entry is one message: a tell, or a call that somebody waits for.
+type entry[S any] struct {
+	tell func(S) error
+	call call[S]
+}
+
+// call is a message with an answer.
+type call[S any] interface {
+	begin() bool         // false when the caller has given up
+	run(S)               // to be followed by end
+	end(err error) error // answers; returns what could not be told to anybody
+}
+
+// sender waits for room.
+type sender[S any] struct {
+	entry[S]
+	ready      chan struct{} // gets one value when it is no longer linked
+	quiet      bool          // but none when the message is in the queue, as an answer will follow
+	linked     bool
+	refused    bool // the owner is closing
+	prev, next *sender[S]
+}
+
+// mailbox is a bounded queue of messages: many put, the owner takes.
+//
+// Messages are put under the mutex. The owner takes them without it, up to a position
+// that it has read under the mutex, and publishes how far it is in head; a place is
+// written again only by who has seen head behind it.
+type mailbox[S any] struct {
+	ring  []entry[S] // a power of two long
+	limit uint64     // how many may wait
+	wake  chan struct{}
+
+	_    [64]byte      // what the owner writes and what senders write are on lines of their own
+	head atomic.Uint64 // the next to run; only the owner writes it
+	upto uint64        // the owner's: behind the last that it knows of
+	_    [48]byte
+
+	mu          sync.Mutex // guards the rest, and the fields of senders
+	tail        uint64     // where the next goes
+	resting     bool       // the owner waits for wake
+	closed      bool
+	first, last *sender[S]
+	waiting     atomic.Int64 // length of that list; read by the owner without the mutex
+}
+
+func (m *mailbox[S]) init(limit int) {
+	if limit == 0 {
+		limit = DefaultMailbox
+	}
+	m.limit = uint64(limit)
+	m.ring = make([]entry[S], 1<<bits.Len(uint(limit-1)))
+	m.wake = make(chan struct{}, 1)
+}
+
+// next takes the next message, and lets in a sender that waited for its room.
+func (m *mailbox[S]) next(e *entry[S]) bool {
+	h := m.head.Load()
+	if h == m.upto {
+		m.mu.Lock()
+		m.upto = m.tail
+		m.mu.Unlock()
+		if h == m.upto {
+			return false
+		}
+	}
+	at := &m.ring[h&uint64(len(m.ring)-1)]
+	*e = *at
+	*at = entry[S]{}
+	m.head.Store(h + 1)
+	// A sender first adds itself to waiting and then looks at head again; this is the
+	// other way around, so that one of the two sees the other.
+	if m.waiting.Load() > 0 {
+		m.mu.Lock()
+		m.admitLocked()
+		m.mu.Unlock()
+	}
+	return true
+}
+
+// idle waits for a message. It returns false at the end: closed and empty.
+func (m *mailbox[S]) idle() bool {
+	m.mu.Lock()
+	if m.tail != m.head.Load() {
+		m.mu.Unlock()
+		return true
+	}
+	if m.closed {
+		m.mu.Unlock()
+		return false
+	}
+	m.resting = true
+	m.mu.Unlock()
+	<-m.wake
+	return true
+}
+
+// put queues a message. With wait it returns a sender instead when there is no room.
+func (m *mailbox[S]) put(e entry[S], wait bool, answer chan struct{}) (*sender[S], error) {
+	m.mu.Lock()
+	if m.closed {
+		m.mu.Unlock()
+		return nil, ErrClosed
+	}
+	if m.first == nil && m.tail-m.head.Load() < m.limit {
+		m.pushLocked(e)
+		m.unlockAndWake()
+		return nil, nil
+	}
+	if !wait {
+		m.mu.Unlock()
+		return nil, ErrFull
+	}
+	s := &sender[S]{entry: e, ready: answer, quiet: answer != nil}
+	if s.ready == nil {
+		s.ready = make(chan struct{}, 1)
+	}
+	m.linkLocked(s)
+	m.admitLocked()
+	m.unlockAndWake()
+	return s, nil
+}
+
+func (m *mailbox[S]) pushLocked(e entry[S]) {
+	m.ring[m.tail&uint64(len(m.ring)-1)] = e
+	m.tail++
+}
+
+// unlockAndWake wakes an owner that rests although there is something for it.
+func (m *mailbox[S]) unlockAndWake() {
+	wake := m.resting
+	m.resting = false
+	m.mu.Unlock()
+	if wake {
+		m.wake <- struct{}{}
+	}
+}
+
+// admitLocked lets senders in, first come first served, while there is room.
+func (m *mailbox[S]) admitLocked() {
+	for m.first != nil && m.tail-m.head.Load() < m.limit {
+		s := m.first
+		m.unlinkLocked(s)
+		m.pushLocked(s.entry)
+		if !s.quiet {
+			s.ready <- struct{}{}
+		}
+	}
+}
+
+// shut refuses new messages and those that wait for room.
+func (m *mailbox[S]) shut() {
+	m.mu.Lock()
+	m.closed = true
+	for m.first != nil {
+		s := m.first
+		m.unlinkLocked(s)
+		s.refused = true
+		s.ready <- struct{}{}
+	}
+	m.unlockAndWake()
+}
+
+// withdraw takes a sender back and reports whether it still waited for room. If not,
+// its message is in the queue, or refused.
+func (m *mailbox[S]) withdraw(s *sender[S]) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if !s.linked {
+		return false
+	}
+	m.unlinkLocked(s)
+	return true
+}
+
+func (m *mailbox[S]) linkLocked(s *sender[S]) {
+	s.linked, s.prev = true, m.last
+	if m.last != nil {
+		m.last.next = s
+	} else {
+		m.first = s
+	}
+	m.last = s
+	m.waiting.Add(1)
+}
+
+func (m *mailbox[S]) unlinkLocked(s *sender[S]) {
+	if s.prev != nil {
+		s.prev.next = s.next
+	} else {
+		m.first = s.next
+	}
+	if s.next != nil {
+		s.next.prev = s.prev
+	} else {
+		m.last = s.prev
+	}
+	s.linked, s.prev, s.next = false, nil, nil
+	m.waiting.Add(-1)
+}

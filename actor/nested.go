@@ -1,0 +1,127 @@
+package actor
+
+import (
+	"strings"
+	"sync/atomic"
+
+	"github.com/latchkey-go/latchkey/internal/held"
+)
+
+// node is an owner in the graph of who waits for whom. An owner runs one message at a
+// time, so it waits for at most one other.
+//
+// Edges are set before the graph is looked at, and all operations are in one total
+// order. So of the owners of a circle that is there to stay, the one that was last to
+// set its edge finds all the others and refuses. No lock over the whole graph is needed.
+type node struct {
+	name  string
+	turn  atomic.Uint64        // number of the edge, raised before an edge is set
+	waits atomic.Pointer[node] // the edge, nil when this owner does not wait
+}
+
+// step is an edge as it was seen.
+type step struct {
+	at   *node
+	turn uint64
+}
+
+// await notes that the owner is going to wait for another one, until it
+// proceeds. It refuses
+// if that would wait for this one.
+func (n *node) await(to *node, wanted string) error {
+	n.turn.Add(1)
+	n.waits.Store(to)
+	circle := n.circle()
+	if circle == nil {
+		return nil
+	}
+	n.proceed()
+	return &NestedError{Wanted: wanted + " " + to.name, Inside: held.Actor, Advice: advice(circle)}
+}
+
+// proceed takes the edge back.
+func (n *node) proceed() { n.waits.Store(nil) }
+
+// circle returns the owners on the way from this one back to it, nil if there is no
+// such way.
+//
+// The edges are read one after another and may not have been there together: one may
+// end before the next begins, and then nobody is stuck. So what looks like a circle is
+// walked again: edges that still have the number they had were there all the time, and
+// so all together in the moment between the walks.
+func (n *node) circle() []step {
+	for {
+		path := n.walk()
+		if path == nil || same(path) {
+			return path
+		}
+	}
+}
+
+// walk follows the edges once. It gives up where it meets a circle that this owner is
+// not on: it is refused, or has been, by those who are.
+func (n *node) walk() []step {
+	var first [8]step
+	path := first[:0]
+	for at := n; ; {
+		s := step{at, at.turn.Load()}
+		next := at.waits.Load()
+		if next == nil {
+			return nil
+		}
+		path = append(path, s)
+		if next == n {
+			return path
+		}
+		for _, seen := range path {
+			if seen.at == next {
+				return nil
+			}
+		}
+		at = next
+	}
+}
+
+func same(path []step) bool {
+	for i, s := range path {
+		next := path[(i+1)%len(path)].at
+		if s.at.waits.Load() != next || s.at.turn.Load() != s.turn {
+			return false
+		}
+	}
+	return true
+}
+
+func advice(circle []step) string {
+	if len(circle) == 1 {
+		return "it is the owner of this message, which would wait for itself: call the method directly"
+	}
+	var b strings.Builder
+	for i, s := range circle[1:] {
+		if i > 0 {
+			b.WriteString(", ")
+		}
+		b.WriteString(s.at.name + " waits for " + circle[(i+2)%len(circle)].at.name)
+	}
+	b.WriteString(": let one of them use Send or TryTell and not wait")
+	return b.String()
+}
+
+// door checks what the goroutine is inside of. It returns the owner if that is a
+// message, and refuses what may wait inside a lock, and everything inside a transaction.
+func door(wanted string, to *node, waits bool) (*node, error) {
+	top := held.Who().Top()
+	switch {
+	case top.Kind == 0:
+		return nil, nil
+	case top.Kind == held.Actor:
+		return (*node)(top.Of), nil
+	case top.Kind == held.Transaction:
+		return nil, &NestedError{Wanted: wanted + " " + to.name, Inside: top.Kind,
+			Advice: "the transaction may run more than once; do it in its AfterCommit"}
+	case waits:
+		return nil, &NestedError{Wanted: wanted + " " + to.name, Inside: top.Kind,
+			Advice: "everybody who needs the lock would wait with it; do it before or after, or use TryTell, which never waits"}
+	}
+	return nil, nil
+}
