@@ -86,6 +86,10 @@ func (c *conn) serve() (err error) {
 			if !c.in.Ready() {
 				break
 			}
+			if c.out.brim.Load() { // a burst of short questions may have long answers
+				c.out.flush()
+				c.out.hold()
+			}
 			if line, err = c.in.Next(); err != nil {
 				return err
 			}

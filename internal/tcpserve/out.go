@@ -4,6 +4,7 @@ import (
 	"errors"
 	"net"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/latchkey-go/latchkey/internal/trywrite"
@@ -26,6 +27,7 @@ type outbox struct {
 	nc   net.Conn
 	try  *trywrite.Writer // nil where a write cannot be tried without waiting
 	wake chan struct{}    // tells the writer to look
+	brim atomic.Bool      // more is there than the reader may add to in one burst
 
 	mu      sync.Mutex // guards what follows
 	drained sync.Cond  // signalled when a write is done
@@ -136,6 +138,9 @@ func (o *outbox) bound() bool {
 		o.fail(errUnsent)
 		return false
 	}
+	if len(o.buf) > maxBacklog {
+		o.brim.Store(true)
+	}
 	return true
 }
 
@@ -171,6 +176,7 @@ func (o *outbox) flush() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.held = false
+	o.brim.Store(false)
 	if !o.busy {
 		o.writeOnce()
 	}
