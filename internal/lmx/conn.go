@@ -13,8 +13,8 @@ import (
 	"github.com/latchkey-go/latchkey/lease"
 )
 
-// Conn is one connection. Its reader calls Line, Farewell and End, one at a time,
-// and alone touches what has no comment.
+// Conn is one connection. Its reader calls Line, Drain, Farewell and End, one at a
+// time, and alone touches what has no comment.
 type Conn struct {
 	srv     *Server
 	peer    Peer
@@ -172,6 +172,20 @@ func (c *Conn) mismatch(version string) {
 
 // scratchless is a new buffer for the frames that are rare.
 func (c *Conn) scratchless() []byte { return make([]byte, 0, 256) }
+
+// Drain waits until all that came is answered, or placed in a queue: the service
+// does what it is asked in order.
+func (c *Conn) Drain(ctx context.Context) {
+	if c.over || c.sess == nil {
+		return
+	}
+	done := make(chan struct{})
+	c.sess.Do(lease.Command{Verb: lease.Ping}, func(lease.Lease, error) { close(done) })
+	select {
+	case <-done:
+	case <-ctx.Done():
+	}
+}
 
 // End says that the connection has ended.
 func (c *Conn) End() {

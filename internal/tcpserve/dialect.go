@@ -1,7 +1,9 @@
 package tcpserve
 
 import (
+	"context"
 	"errors"
+	"io"
 	"net"
 
 	"github.com/latchkey-go/latchkey/internal/wire"
@@ -18,6 +20,11 @@ type Handler interface {
 	// Farewell is the last frame of a connection that ends with an error of
 	// protocol or a defect; nil for none.
 	Farewell(err error) []byte
+
+	// Drain waits until all that came is answered, but for what waits in a queue,
+	// or until ctx ends. It is called before End when the client has said all and
+	// may still read.
+	Drain(ctx context.Context)
 
 	// End says that nothing more comes from the client. It is the last call.
 	End()
@@ -64,6 +71,11 @@ func (c *conn) endOther(err error) {
 			c.defect(v)
 		}
 	}()
+	if errors.Is(err, io.EOF) {
+		ctx, cancel := context.WithTimeout(context.Background(), settleTimeout)
+		c.handler.Drain(ctx)
+		cancel()
+	}
 	c.handler.End()
 	switch {
 	case errors.Is(err, wire.ErrTooLong):

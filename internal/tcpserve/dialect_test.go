@@ -50,6 +50,8 @@ func (c *parrotConn) Farewell(err error) []byte {
 	return []byte("farewell " + string(lease.CodeOf(err)) + "\n")
 }
 
+func (c *parrotConn) Drain(context.Context) { c.lines = append(c.lines, "drained") }
+
 func (c *parrotConn) End() {
 	c.all.mu.Lock()
 	defer c.all.mu.Unlock()
@@ -78,7 +80,7 @@ func TestDialect(t *testing.T) {
 		native.open(``)
 		p.nc.Close()
 		synctest.Wait()
-		if !all.gone(`{"a":1}`, ``, `what`, `{"latchkey":1,"features":[]}`) {
+		if !all.gone(`{"a":1}`, ``, `what`, `{"latchkey":1,"features":[]}`, "drained") {
 			t.Errorf("ended: %q", all.ended)
 		}
 		native.send(`{"n":2,"do":"ping"}`)
