@@ -39,7 +39,19 @@ type row struct {
 	name  string
 	title string
 	group *report.Group // may be nil
-	run   func(ctx context.Context, e *env) (*rounds.Result, []rounds.Claim, error)
+
+	// run measures arms. A row has either it or tables.
+	run    func(ctx context.Context, e *env) (*rounds.Result, []rounds.Claim, error)
+	tables func(ctx context.Context, e *env) (tables, error)
+
+	inProcess bool // needs no broker
+}
+
+// tables are the result of a row that does not compare a few arms.
+type tables struct {
+	tables []report.Table
+	claims []rounds.Claim
+	data   any // the figures behind them
 }
 
 // leftOut is why a row was not run, where that is not a failure.

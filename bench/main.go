@@ -9,6 +9,7 @@
 //
 //	go run . --quick                        does everything work? (figures mean nothing)
 //	go run . --only durable-64              one row
+//	go run . --only inproc                  what sharing between goroutines costs on this machine
 //	go run . --write ../docs/benchmarks.md  all rows, and the document
 //
 // Linux is needed for CPU times; elsewhere they are zero.
@@ -62,11 +63,11 @@ func main() {
 
 // table lists the rows in the order of the document.
 func table() []row {
-	return append([]row{
+	return slices.Concat([]row{
 		memoryOne(), memoryMany(), durableOne(), durableMany(),
 		contendedMemory(), contendedDurable(), contendedEtcd(),
 		millionLeases(), expiry(), keysHeld(),
-	}, lmxRows()...)
+	}, lmxRows(), inprocRows())
 }
 
 func parse(args []string) (options, error) {
@@ -75,7 +76,7 @@ func parse(args []string) (options, error) {
 	f.IntVar(&o.rounds, "rounds", 40, "rounds of each row that count")
 	f.DurationVar(&o.length, "length", 250*time.Millisecond, "length of one arm in one round")
 	f.Uint64Var(&o.seed, "seed", 1, "seed of the order within rounds")
-	f.StringVar(&o.only, "only", "", "run these rows only, separated by commas")
+	f.StringVar(&o.only, "only", "", "run these rows only, separated by commas; inproc and lmx stand for all rows that begin so")
 	f.BoolVar(&o.quick, "quick", false, "three rounds and small doses, to see that everything works")
 	f.BoolVar(&o.json, "json", false, "print all figures as JSON instead of tables")
 	f.StringVar(&o.write, "write", "", "write the document to this `file`")
@@ -105,7 +106,8 @@ func parse(args []string) (options, error) {
 	return o, nil
 }
 
-// chosen returns the rows that --only names, or all.
+// chosen returns the rows that --only names, or all. What names no row but begins
+// the names of several, up to a hyphen, stands for all of those.
 func chosen(only string) ([]row, error) {
 	all := table()
 	if only == "" {
@@ -114,12 +116,26 @@ func chosen(only string) ([]row, error) {
 	var out []row
 	for name := range strings.SplitSeq(only, ",") {
 		i := slices.IndexFunc(all, func(r row) bool { return r.name == name })
+		if begun := beginning(all, name+"-"); i < 0 && len(begun) > 0 {
+			out = append(out, begun...)
+			continue
+		}
 		if i < 0 {
 			return nil, fmt.Errorf("--only: there is no row %q; see --help", name)
 		}
 		out = append(out, all[i])
 	}
 	return out, nil
+}
+
+func beginning(all []row, with string) []row {
+	var out []row
+	for _, r := range all {
+		if strings.HasPrefix(r.name, with) {
+			out = append(out, r)
+		}
+	}
+	return out
 }
 
 func run(ctx context.Context, args []string) error {
@@ -136,8 +152,10 @@ func run(ctx context.Context, args []string) error {
 		return err
 	}
 	defer cleanUp()
-	if err := e.buildBroker(ctx); err != nil {
-		return err
+	if slices.ContainsFunc(rows, func(r row) bool { return !r.inProcess }) {
+		if err := e.buildBroker(ctx); err != nil {
+			return err
+		}
 	}
 	rep := report.New(report.LookAt(ctx, e.dir, redisVersion()), o.rounds, o.length, o.quick)
 	show := newProgress(len(rows))
@@ -182,9 +200,15 @@ func (e *env) measure(ctx context.Context, r row, show *progress) report.Row {
 	if err != nil {
 		return report.Row{Name: r.name, Title: r.title, Group: r.group, Error: err.Error()}
 	}
-	res, claims, err := r.run(ctx, e)
+	out := report.Row{Name: r.name, Title: r.title, Group: r.group}
+	if r.tables != nil {
+		var t tables
+		t, err = r.tables(ctx, e)
+		out.Tables, out.Claims, out.Data = t.tables, t.claims, t.data
+	} else {
+		out.Result, out.Claims, err = r.run(ctx, e)
+	}
 	ended := errors.Join(stopProfile(), e.finish())
-	out := report.Row{Name: r.name, Title: r.title, Group: r.group, Result: res, Claims: claims}
 	var left leftOut
 	if errors.As(err, &left) {
 		out.LeftOut = left.reason
@@ -193,7 +217,7 @@ func (e *env) measure(ctx context.Context, r row, show *progress) report.Row {
 		err = errors.Join(err, ended)
 	}
 	if err != nil {
-		out.Result, out.Claims, out.Error = nil, nil, err.Error()
+		out.Result, out.Tables, out.Data, out.Claims, out.Error = nil, nil, nil, nil, err.Error()
 	}
 	show.done(r, out.LeftOut, err)
 	return out

@@ -17,13 +17,13 @@ import (
 func TestRowsHaveNamesOfTheirOwn(t *testing.T) {
 	seen := make(map[string]bool)
 	for _, r := range table() {
-		if r.name == "" || r.title == "" || r.run == nil || seen[r.name] {
+		if r.name == "" || r.title == "" || (r.run == nil) == (r.tables == nil) || seen[r.name] {
 			t.Errorf("row %q: %q", r.name, r.title)
 		}
 		seen[r.name] = true
 	}
-	if len(seen) != 15 {
-		t.Errorf("%d rows, want 15", len(seen))
+	if len(seen) != 22 {
+		t.Errorf("%d rows, want 22", len(seen))
 	}
 }
 
@@ -41,6 +41,12 @@ func TestFlagsThatCannotBeMeant(t *testing.T) {
 	}
 	if rows, err := chosen("held,expiry"); err != nil || len(rows) != 2 || rows[1].name != "expiry" {
 		t.Errorf("--only held,expiry: %v, %v", rows, err)
+	}
+	if rows, err := chosen("inproc,held"); err != nil || len(rows) != 8 || rows[0].name != "inproc-read" {
+		t.Errorf("--only inproc,held: %v, %v", rows, err)
+	}
+	if _, err := chosen("inproc-"); err == nil {
+		t.Error("--only inproc-: no error")
 	}
 }
 

@@ -50,7 +50,8 @@ func LookAt(ctx context.Context, dataDir, redis string) Machine {
 	if info, ok := debug.ReadBuildInfo(); ok {
 		for _, d := range info.Deps {
 			switch d.Path {
-			case "github.com/redis/rueidis", "go.etcd.io/etcd/server/v3", "go.etcd.io/etcd/client/v3":
+			case "github.com/redis/rueidis", "go.etcd.io/etcd/server/v3", "go.etcd.io/etcd/client/v3",
+				"github.com/anacrolix/stm", "github.com/orcaman/concurrent-map/v2", "github.com/puzpuzpuz/xsync/v4":
 				m.Libraries[d.Path] = d.Version
 			}
 		}

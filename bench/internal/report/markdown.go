@@ -44,7 +44,7 @@ func (r *Report) Markdown() string {
 			fmt.Fprintf(&b, "\n## %s\n\n%s\n", row.Group.Title, row.Group.Text)
 		}
 		group = row.Group
-		if row.Result != nil || row.LeftOut != "" {
+		if row.Error == "" {
 			b.WriteString(row.section())
 		}
 	}
@@ -71,6 +71,12 @@ func (row Row) section() string {
 	if row.LeftOut != "" {
 		fmt.Fprintf(&b, "Left out: %s.\n", row.LeftOut)
 		return b.String()
+	}
+	for _, t := range row.Tables {
+		t.markdown(&b)
+	}
+	if row.Result == nil {
+		return strings.TrimSuffix(b.String(), "\n")
 	}
 	for i, line := range armLines(row.Result) {
 		for j := range line {

@@ -14,13 +14,15 @@ import (
 	"github.com/latchkey-go/latchkey/bench/internal/rounds"
 )
 
-// Row is one row that was run. Without a result it says why, in LeftOut when that
+// Row is one row that was run. Without a result and tables it says why, in LeftOut when that
 // is no failure, else in Error.
 type Row struct {
 	Name    string
 	Title   string
 	Group   *Group         `json:",omitempty"` // rows that follow each other under one heading
 	Result  *rounds.Result `json:",omitempty"`
+	Tables  []Table        `json:",omitempty"` // instead of a Result, or beside it
+	Data    any            `json:",omitempty"` // the figures behind the tables
 	Claims  []rounds.Claim `json:",omitempty"`
 	LeftOut string         `json:",omitempty"`
 	Error   string         `json:",omitempty"`
@@ -93,20 +95,15 @@ func (r *Report) Table(out io.Writer) error {
 		case row.LeftOut != "":
 			fmt.Fprintf(&b, "  left out: %s\n\n", row.LeftOut)
 			continue
-		case row.Result == nil:
+		case row.Error != "":
 			fmt.Fprintf(&b, "  FAILED: %s\n\n", row.Error)
 			continue
 		}
-		w := tabwriter.NewWriter(&b, 0, 8, 2, ' ', tabwriter.AlignRight)
-		for i, line := range armLines(row.Result) {
-			if i == 0 {
-				line[0] = ""
-			}
-			fmt.Fprintf(w, "  %s\t\n", strings.Join(line, "\t"))
+		for _, t := range row.Tables {
+			t.terminal(&b)
 		}
-		_ = w.Flush() // a strings.Builder does not fail
-		for _, line := range summary(row.Result) {
-			fmt.Fprintf(&b, "  %s\n", line)
+		if row.Result != nil {
+			terminal(row.Result, &b)
 		}
 		for _, c := range row.Claims {
 			fmt.Fprintf(&b, "  * %s: %s; to reach %s%s: %s\n", c.What, figure(c.Got)+unit(c), bound(c, c.Reach), aim(c), c.Verdict())
@@ -118,6 +115,21 @@ func (r *Report) Table(out io.Writer) error {
 	}
 	_, err := io.WriteString(out, b.String())
 	return err
+}
+
+// terminal writes the arms and what is said of them.
+func terminal(res *rounds.Result, b *strings.Builder) {
+	w := tabwriter.NewWriter(b, 0, 8, 2, ' ', tabwriter.AlignRight)
+	for i, line := range armLines(res) {
+		if i == 0 {
+			line[0] = ""
+		}
+		fmt.Fprintf(w, "  %s\t\n", strings.Join(line, "\t"))
+	}
+	_ = w.Flush() // a strings.Builder does not fail
+	for _, line := range summary(res) {
+		fmt.Fprintf(b, "  %s\n", line)
+	}
 }
 
 // armLines is the table of arms, the heading first.

@@ -1,0 +1,19 @@
+package inproc
+
+import "sync/atomic"
+
+// trouble is the first error that an operation of a thing returned.
+type trouble struct{ first atomic.Pointer[error] }
+
+func (t *trouble) note(err error) {
+	if err != nil {
+		t.first.CompareAndSwap(nil, &err)
+	}
+}
+
+func (t *trouble) err() error {
+	if e := t.first.Load(); e != nil {
+		return *e
+	}
+	return nil
+}
