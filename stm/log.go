@@ -64,7 +64,10 @@ func (l *log) add(c *core, p unsafe.Pointer) {
 	l.entries = append(l.entries, entry{c, p})
 	switch n := len(l.entries); {
 	case n <= small:
-	case n == small+1 || 2*l.used >= len(l.index):
+	case n == small+1:
+		l.buf = [small]entry{} // they have moved out
+		l.reindex()
+	case 2*l.used >= len(l.index):
 		l.reindex()
 	default:
 		l.put(c, n)
@@ -105,7 +108,14 @@ func (l *log) truncate(n int) {
 
 // reset forgets all, and more room than the next transaction may keep.
 func (l *log) reset() {
-	clear(l.entries)
+	if n := len(l.entries); n <= small {
+		for i := range n { // for a few, this takes half the time of clear
+			e := &l.entries[i]
+			e.core, e.value = nil, nil
+		}
+	} else {
+		clear(l.entries)
+	}
 	if c := cap(l.entries); c == 0 || c > pooled {
 		l.entries, l.index = l.buf[:0], nil
 		return

@@ -73,33 +73,52 @@ func (r *run) get(c *core) unsafe.Pointer {
 			return r.writes.entries[i].value
 		}
 	}
+	if r.big || r.gated || len(r.reads.entries) == small {
+		return r.getFar(c)
+	}
+	p := c.settled()
+	for i := range r.reads.entries {
+		e := &r.reads.entries[i]
+		if e.core == c {
+			return e.value
+		}
+		if e.core.settled() != e.value {
+			r.conflict()
+		}
+	}
+	r.own()
+	if r.doomed {
+		r.conflict()
+	}
+	r.reads.entries = append(r.reads.entries, entry{c, p})
+	return p
+}
+
+// getFar is get for a transaction that is big, or is becoming so, or is behind the
+// gate.
+func (r *run) getFar(c *core) unsafe.Pointer {
 	if i := r.reads.find(c); i >= 0 {
 		return r.reads.entries[i].value
 	}
 	r.own()
 	if r.doomed {
-		panic(lost{})
+		r.conflict()
 	}
 	var p unsafe.Pointer
-	switch {
-	case r.gated:
+	if r.gated {
 		c.keep(r.word())
 		p = c.load()
-	case r.big:
+	} else {
+		if !r.big {
+			r.grow()
+		}
 		p = r.getBig(c)
-	default:
-		p = c.settled()
-		r.check()
 	}
 	r.reads.add(c, p)
-	if len(r.reads.entries) > small && !r.big && !r.gated {
-		r.grow()
-	}
 	return p
 }
 
-// check makes sure that all that was read before is still so. What was read last
-// belongs to the same moment then.
+// check makes sure that all that was read before is still so.
 func (r *run) check() {
 	for i := range r.reads.entries {
 		if e := &r.reads.entries[i]; e.core.settled() != e.value {
@@ -167,7 +186,7 @@ func (r *run) set(c *core, place int, p unsafe.Pointer) {
 // own panics in a goroutine that is not the transaction's. It is asked once for each
 // variable, which is often enough to notice, and seldom enough to be cheap.
 func (r *run) own() {
-	if r.known && held.Who().Top().Of != unsafe.Pointer(r) {
+	if r.known && !r.me.Here() {
 		panic("stm: a transaction was used by another goroutine than its own")
 	}
 }

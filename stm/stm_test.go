@@ -115,3 +115,115 @@ func TestContextEnded(t *testing.T) {
 		t.Errorf("the error is %v, want the cause", err)
 	}
 }
+
+// A View reads, also inside of a transaction and around one; Set in it panics.
+func TestViewOnlyReads(t *testing.T) {
+	a := stm.NewVar(1)
+	refused := func(fn func()) {
+		t.Helper()
+		defer func() {
+			if recover() == nil {
+				t.Error("Set in a View was not refused")
+			}
+		}()
+		fn()
+	}
+	refused(func() {
+		_ = stm.View(t.Context(), func(tx stm.Tx) error { a.Set(tx, 2); return nil })
+	})
+	refused(func() {
+		_ = stm.View(t.Context(), func(stm.Tx) error {
+			return stm.Atomically(t.Context(), func(tx stm.Tx) error { a.Set(tx, 2); return nil })
+		})
+	})
+	refused(func() {
+		_ = stm.View(t.Context(), func(stm.Tx) error { stm.AddNow(a, 1); return nil })
+	})
+	atomically(t, func(tx stm.Tx) {
+		refused(func() {
+			_ = stm.View(t.Context(), func(tx stm.Tx) error { a.Set(tx, 2); return nil })
+		})
+		a.Set(tx, 5) // after the View it may be set again
+	})
+	want(t, a, 5)
+}
+
+// AddNow inside of a transaction is a part of it.
+func TestAddNowInside(t *testing.T) {
+	a := stm.NewVar(1)
+	err := stm.Atomically(t.Context(), func(tx stm.Tx) error {
+		a.Set(tx, 10)
+		if got := stm.AddNow(a, 1); got != 11 {
+			t.Errorf("AddNow returns %d, want 11", got)
+		}
+		if got := stm.Add(tx, a, 1); got != 12 {
+			t.Errorf("Add returns %d, want 12", got)
+		}
+		return errMine
+	})
+	if !errors.Is(err, errMine) {
+		t.Error(err)
+	}
+	want(t, a, 1)
+	if got := stm.AddNow(a, -3); got != -2 {
+		t.Errorf("AddNow returns %d, want -2", got)
+	}
+}
+
+// OrElse takes back what the first function has set, and only then runs the second.
+func TestOrElse(t *testing.T) {
+	a, b := stm.NewVar(1), stm.NewVar(1)
+	retry := func(v *stm.Var[int]) func(stm.Tx) error {
+		return func(tx stm.Tx) error {
+			v.Set(tx, 100)
+			tx.AfterCommit(func() { t.Error("a hook of what was taken back was called") })
+			return stm.Retry
+		}
+	}
+	set := func(v *stm.Var[int], x int) func(stm.Tx) error {
+		return func(tx stm.Tx) error { v.Set(tx, x); return nil }
+	}
+	atomically(t, func(tx stm.Tx) {
+		a.Set(tx, 2)
+		if err := stm.OrElse(tx, retry(a), set(b, 3)); err != nil {
+			t.Error(err)
+		}
+		if err := stm.OrElse(tx, set(b, 4), func(stm.Tx) error { t.Error("both were run"); return nil }); err != nil {
+			t.Error(err)
+		}
+		if err := stm.OrElse(tx, retry(a), retry(b)); !errors.Is(err, stm.Retry) {
+			t.Errorf("OrElse returns %v, want Retry", err)
+		}
+		if err := stm.OrElse(tx, func(tx stm.Tx) error { b.Set(tx, 9); return errMine }, nil); !errors.Is(err, errMine) {
+			t.Errorf("OrElse returns %v, want the error of the first", err)
+		}
+	})
+	want(t, a, 2)
+	want(t, b, 4)
+}
+
+// Hooks are called once each, in order, outside of the transaction, behind one that
+// panics too; and they may use transactions.
+func TestAfterCommit(t *testing.T) {
+	a := stm.NewVar(1)
+	var called []int
+	defer func() {
+		if got := recover(); got != errMine {
+			t.Errorf("the hook's panic came out as %v", got)
+		}
+		if !slices.Equal(called, []int{1, 2, 3}) {
+			t.Errorf("hooks called: %v, want 1, 2 and 3", called)
+		}
+		want(t, a, 3)
+	}()
+	atomically(t, func(tx stm.Tx) {
+		a.Set(tx, 2)
+		tx.AfterCommit(func() {
+			want(t, a, 2)
+			called = append(called, 1)
+			atomically(t, func(tx stm.Tx) { a.Set(tx, 3) })
+		})
+		tx.AfterCommit(func() { called = append(called, 2); panic(errMine) })
+		tx.AfterCommit(func() { called = append(called, 3) })
+	})
+}
