@@ -128,7 +128,7 @@ func (p *part[K, V]) give(hash uint64, e *keyEntry[K, V]) {
 // Inside of another update (of another key of this map, too), a section or a transaction
 // Update fails with a [*NestedError], and the function does not run.
 func (m *KeyMap[K, V]) Update(key K, fn func(old V, ok bool) (V, error)) (V, error) {
-	return m.update(nil, "Update of a locked.KeyMap", key, fn)
+	return m.update(context.Background(), "Update of a locked.KeyMap", key, fn)
 }
 
 // UpdateContext is Update, but gives up when the context ends before the function has
@@ -143,6 +143,9 @@ func (m *KeyMap[K, V]) update(ctx context.Context, name string, key K, fn func(V
 		return zero, refusal(keyCall(name), top)
 	}
 	hash, p := m.at(key)
+	if ctx.Err() != nil {
+		return zero, gaveUp(ctx)
+	}
 	e, err := p.take(ctx, hash, key)
 	if err != nil {
 		return zero, err
@@ -172,7 +175,7 @@ func (p *part[K, V]) leave(me held.Me, hash uint64, e *keyEntry[K, V]) {
 // nothing is stored; the next who waits then runs its own. Inside of an update, a section
 // or a transaction GetOrCreate fails with a [*NestedError].
 func (m *KeyMap[K, V]) GetOrCreate(key K, fn func() (V, error)) (V, error) {
-	return m.getOrCreate(nil, "GetOrCreate of a locked.KeyMap", key, fn)
+	return m.getOrCreate(context.Background(), "GetOrCreate of a locked.KeyMap", key, fn)
 }
 
 // GetOrCreateContext is GetOrCreate, but gives up when the context ends before there is
@@ -191,6 +194,9 @@ func (m *KeyMap[K, V]) getOrCreate(ctx context.Context, name string, key K, fn f
 		if v, ok := e.cell.get(); ok {
 			return v, nil
 		}
+	}
+	if ctx.Err() != nil {
+		return zero, gaveUp(ctx)
 	}
 	e, err := p.take(ctx, hash, key)
 	if err != nil {
@@ -213,7 +219,7 @@ func (m *KeyMap[K, V]) getOrCreate(ctx context.Context, name string, key K, fn f
 // with a [*NestedError] inside of an update, a section or a transaction.
 func (m *KeyMap[K, V]) Store(key K, v V) {
 	hash, p := m.enter("Store to a locked.KeyMap", key)
-	e, _ := p.take(nil, hash, key)
+	e, _ := p.take(context.Background(), hash, key)
 	e.cell.put(v)
 	e.extra.unlock()
 }
@@ -229,7 +235,7 @@ func (m *KeyMap[K, V]) Delete(key K) (V, bool) {
 			var none V
 			return none, false
 		}
-		if ok, _ := lockEntry(nil, e); ok {
+		if ok, _ := lockEntry(context.Background(), e); ok {
 			v, _ := e.cell.get()
 			e.cell.p.Store(nil)
 			p.give(hash, e)
@@ -243,7 +249,7 @@ func (m *KeyMap[K, V]) Delete(key K) (V, bool) {
 // [*NestedError] inside of an update, a section or a transaction.
 func AddTo[K comparable, V Number](m *KeyMap[K, V], key K, n V) V {
 	hash, p := m.enter("AddTo a locked.KeyMap", key)
-	e, _ := p.take(nil, hash, key)
+	e, _ := p.take(context.Background(), hash, key)
 	old, _ := e.cell.get()
 	e.cell.putNumber(old + n)
 	e.extra.unlock()

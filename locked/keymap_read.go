@@ -22,35 +22,24 @@ func (m *KeyMap[K, V]) Peek(key K) (v V, ok bool) {
 // in flight it waits for its end, so that the whole function of an update is one step for
 // it. It panics with a [*NestedError] inside of an update, a section or a transaction; use
 // [KeyMap.Peek] there.
-func (m *KeyMap[K, V]) Load(key K) (V, bool) {
-	v, ok, err := m.load(nil, "Load of a locked.KeyMap", key)
-	if err != nil {
-		panic(err)
+func (m *KeyMap[K, V]) Load(key K) (v V, ok bool) {
+	hash, p := m.enter("Load of a locked.KeyMap", key)
+	e := p.index.find(hash, key)
+	if e == nil {
+		return v, false
 	}
-	return v, ok
+	if e.extra.taken() {
+		_ = e.extra.settle(context.Background()) // cannot fail without a context
+	}
+	// Without a value the entry has left the map since it was found there, so that the key
+	// was absent at an instant of this call.
+	return e.cell.get()
 }
 
 // LoadContext is Load until the context ends, and returns errors where Load panics.
-func (m *KeyMap[K, V]) LoadContext(ctx context.Context, key K) (V, bool, error) {
-	return m.load(ctx, "LoadContext of a locked.KeyMap", key)
-}
-
-// LoadOr is Load, but returns what the function makes when there is no value. The function
-// runs with no lock held, and what it makes is not stored.
-func (m *KeyMap[K, V]) LoadOr(key K, fn func() V) V {
-	v, ok, err := m.load(nil, "LoadOr of a locked.KeyMap", key)
-	if err != nil {
-		panic(err)
-	}
-	if !ok {
-		return fn()
-	}
-	return v
-}
-
-func (m *KeyMap[K, V]) load(ctx context.Context, name string, key K) (v V, ok bool, err error) {
+func (m *KeyMap[K, V]) LoadContext(ctx context.Context, key K) (v V, ok bool, err error) {
 	if top := held.Who().Top(); refuses(top) {
-		return v, false, refusal(keyCall(name), top)
+		return v, false, refusal(keyCall("LoadContext of a locked.KeyMap"), top)
 	}
 	hash, p := m.at(key)
 	e := p.index.find(hash, key)
@@ -62,10 +51,17 @@ func (m *KeyMap[K, V]) load(ctx context.Context, name string, key K) (v V, ok bo
 			return v, false, err
 		}
 	}
-	// Without a value the entry has left the map since it was found there, so that the key
-	// was absent at an instant of this call.
 	v, ok = e.cell.get()
 	return v, ok, nil
+}
+
+// LoadOr is Load, but returns what the function makes when there is no value. The function
+// runs with no lock held, and what it makes is not stored.
+func (m *KeyMap[K, V]) LoadOr(key K, fn func() V) V {
+	if v, ok := m.Load(key); ok {
+		return v
+	}
+	return fn()
 }
 
 // Contains reports whether a key has a value. It never waits; see [KeyMap.Peek].

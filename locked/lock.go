@@ -49,7 +49,7 @@ type waiter struct {
 	granted    bool // was handed the lock
 }
 
-// lock waits for the lock until the context, which may be nil, ends.
+// lock waits for the lock until the context ends. What is free it takes even then.
 func (l *lock) lock(ctx context.Context) error {
 	if s := l.word.Load(); s&flags == 0 && l.word.CompareAndSwap(s, s|taken) {
 		return nil
@@ -135,10 +135,6 @@ func (l *lock) settle(ctx context.Context) error {
 // wait returns when the waiter was told that it left the queue, or with the context's
 // error.
 func (w *waiter) wait(ctx context.Context) error {
-	if ctx == nil {
-		<-w.ready
-		return nil
-	}
 	select {
 	case <-w.ready:
 		return nil

@@ -49,58 +49,56 @@ func NewMap[K comparable, V any](initial map[K]V) *Map[K, V] {
 // Load returns the value of a key, and whether there is one. It waits for a section in
 // flight. It panics with a [*NestedError] inside of an update, a section of another map or a
 // transaction.
-func (m *Map[K, V]) Load(key K) (V, bool) {
-	v, ok, err := m.load(nil, "Load of a locked.Map", key)
-	if err != nil {
-		panic(err)
+func (m *Map[K, V]) Load(key K) (v V, ok bool) {
+	hash := hashOf(m.seed, key, "Map")
+	if top := held.Who().Top(); refuses(top) {
+		m.allow("Load of a locked.Map", top)
+		return m.look(hash, key)
 	}
+	if before := m.lock.word.Load(); before&taken == 0 {
+		if v, ok = m.look(hash, key); m.unchanged(before) {
+			return v, ok
+		}
+	}
+	v, ok, _ = m.loadSlow(context.Background(), hash, key) // cannot fail without a context
 	return v, ok
 }
 
 // LoadContext is Load until the context ends, and returns errors where Load panics.
-func (m *Map[K, V]) LoadContext(ctx context.Context, key K) (V, bool, error) {
-	return m.load(ctx, "LoadContext of a locked.Map", key)
+func (m *Map[K, V]) LoadContext(ctx context.Context, key K) (v V, ok bool, err error) {
+	hash := hashOf(m.seed, key, "Map")
+	if top := held.Who().Top(); m.inside(top) {
+		v, ok = m.look(hash, key)
+		return v, ok, nil
+	} else if refuses(top) {
+		return v, false, refusal(m.call("LoadContext of a locked.Map"), top)
+	}
+	return m.loadSlow(ctx, hash, key)
 }
 
 // LoadOr is Load, but returns what the function makes when there is no value. The function
 // runs with no lock held but those that the caller is inside of, and what it makes is not stored.
 func (m *Map[K, V]) LoadOr(key K, fn func() V) V {
-	v, ok, err := m.load(nil, "LoadOr of a locked.Map", key)
-	if err != nil {
-		panic(err)
+	if v, ok := m.Load(key); ok {
+		return v
 	}
-	if !ok {
-		return fn()
-	}
-	return v
+	return fn()
 }
 
 // Contains reports whether a key has a value. It waits as Load does.
 func (m *Map[K, V]) Contains(key K) bool {
-	_, ok, err := m.load(nil, "Contains of a locked.Map", key)
-	if err != nil {
-		panic(err)
-	}
+	_, ok := m.Load(key)
 	return ok
 }
 
-func (m *Map[K, V]) load(ctx context.Context, name string, key K) (v V, ok bool, err error) {
-	top := held.Who().Top()
-	if refuses(top) && !m.inside(top) {
-		return v, false, refusal(m.call(name), top)
-	}
-	hash := hashOf(m.seed, key, "Map")
-	if m.inside(top) {
-		v, ok = m.look(hash, key)
-		return v, ok, nil
-	}
+// loadSlow reads without the lock while that goes well, and else takes its turn.
+func (m *Map[K, V]) loadSlow(ctx context.Context, hash uint64, key K) (v V, ok bool, err error) {
 	for range glances {
 		before := m.lock.word.Load()
 		if before&taken != 0 {
 			break
 		}
-		v, ok = m.look(hash, key)
-		if m.unchanged(before) {
+		if v, ok = m.look(hash, key); m.unchanged(before) {
 			return v, ok, nil
 		}
 	}
@@ -111,6 +109,14 @@ func (m *Map[K, V]) load(ctx context.Context, name string, key K) (v V, ok bool,
 	v, ok = m.look(hash, key)
 	m.lock.unlock()
 	return v, ok, nil
+}
+
+// allow lets a goroutine that is inside of something go on if that is a section of this map,
+// and panics otherwise.
+func (m *Map[K, V]) allow(name string, top held.Frame) {
+	if !m.inside(top) {
+		panic(refusal(m.call(name), top))
+	}
 }
 
 // glances is how often a reader tries without the lock.
@@ -148,17 +154,15 @@ func (m *Map[K, V]) Keys() []K {
 
 // snapshot adds all that is there at one instant, beginning anew when that has passed.
 func (m *Map[K, V]) snapshot(name string, begin func(), add func(K, V)) {
-	top := held.Who().Top()
-	if refuses(top) && !m.inside(top) {
-		panic(refusal(m.call(name), top))
-	}
-	if m.inside(top) || m.glance(begin, add) {
-		if m.inside(top) {
-			m.each(add)
-		}
+	if top := held.Who().Top(); refuses(top) {
+		m.allow(name, top)
+		m.each(add)
 		return
 	}
-	m.lock.lock(nil)
+	if m.glance(begin, add) {
+		return
+	}
+	m.lock.lock(context.Background())
 	begin()
 	m.each(add)
 	m.lock.unlock()

@@ -46,7 +46,7 @@ const keptUndo = 64
 // of an update, a section of another map or a transaction Synchronize fails with a
 // [*NestedError], and the function does not run.
 func (m *Map[K, V]) Synchronize(fn func(s *Section[K, V]) error) error {
-	return m.synchronize(nil, "Synchronize of a locked.Map", fn)
+	return m.synchronize(context.Background(), "Synchronize of a locked.Map", fn)
 }
 
 // SynchronizeContext is Synchronize, but gives up when the context ends before the function
@@ -61,6 +61,9 @@ func (m *Map[K, V]) synchronize(ctx context.Context, name string, fn func(*Secti
 		return m.run(fn)
 	} else if refuses(top) {
 		return refusal(m.call(name), top)
+	}
+	if ctx.Err() != nil {
+		return gaveUp(ctx)
 	}
 	if err := m.lock.lock(ctx); err != nil {
 		return err

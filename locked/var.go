@@ -36,29 +36,26 @@ func (v *Var[T]) Peek() T {
 // whole function of an update is one step for it. It panics with a [*NestedError] inside
 // of an update, a section or a transaction; use [Var.Peek] there.
 func (v *Var[T]) Load() T {
-	x, err := v.load(nil, "Load of a locked.Var")
-	if err != nil {
-		panic(err)
+	if top := held.Who().Top(); refuses(top) {
+		panic(refusal(v.call("Load of a locked.Var"), top))
 	}
-	return x
+	if v.lock.taken() {
+		_ = v.lock.settle(context.Background()) // cannot fail without a context
+	}
+	return v.Peek()
 }
 
 // LoadContext is Load until the context ends, and returns errors where Load panics.
-func (v *Var[T]) LoadContext(ctx context.Context) (T, error) {
-	return v.load(ctx, "LoadContext of a locked.Var")
-}
-
-func (v *Var[T]) load(ctx context.Context, name string) (x T, err error) {
+func (v *Var[T]) LoadContext(ctx context.Context) (x T, err error) {
 	if top := held.Who().Top(); refuses(top) {
-		return x, refusal(v.call(name), top)
+		return x, refusal(v.call("LoadContext of a locked.Var"), top)
 	}
 	if v.lock.taken() {
 		if err := v.lock.settle(ctx); err != nil {
 			return x, err
 		}
 	}
-	x, _ = v.cell.get()
-	return x, nil
+	return v.Peek(), nil
 }
 
 // Update replaces the value by what the function makes of it, and returns that. The
@@ -68,7 +65,7 @@ func (v *Var[T]) load(ctx context.Context, name string) (x T, err error) {
 // Inside of another update, a section or a transaction Update fails with a
 // [*NestedError], and the function does not run.
 func (v *Var[T]) Update(fn func(old T) (T, error)) (T, error) {
-	return v.update(nil, "Update of a locked.Var", fn)
+	return v.update(context.Background(), "Update of a locked.Var", fn)
 }
 
 // UpdateContext is Update, but gives up when the context ends before the function has
@@ -81,6 +78,9 @@ func (v *Var[T]) update(ctx context.Context, name string, fn func(T) (T, error))
 	me := held.Who()
 	if top := me.Top(); refuses(top) {
 		return zero, refusal(v.call(name), top)
+	}
+	if ctx.Err() != nil {
+		return zero, gaveUp(ctx)
 	}
 	if err := v.lock.lock(ctx); err != nil {
 		return zero, err
@@ -114,7 +114,7 @@ func Add[T Number](v *Var[T], n T) T {
 	if top := held.Who().Top(); refuses(top) {
 		panic(refusal(v.call("Add to a locked.Var"), top))
 	}
-	v.lock.lock(nil)
+	v.lock.lock(context.Background())
 	old, _ := v.cell.get()
 	v.cell.putNumber(old + n)
 	v.lock.unlock()
