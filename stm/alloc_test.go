@@ -1,0 +1,68 @@
+//go:build !race
+
+package stm
+
+import (
+	"context"
+	"testing"
+	"unsafe"
+)
+
+// The race detector allocates, and has pools forget things at random.
+
+// A transaction allocates one value for each variable that it sets, and nothing else.
+func TestAllocations(t *testing.T) {
+	type record struct{ a, b, c int }
+	v, w, r := NewVar(1000), NewVar(1000), NewVar(record{})
+	hundred := make([]Var[int], 100)
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	for _, c := range []struct {
+		name string
+		want float64
+		fn   func()
+	}{
+		{"Load", 0, func() { v.Load() }},
+		{"AddNow", 1, func() { AddNow(v, 1) }},
+		{"read", 0, func() { _ = Atomically(ctx, func(tx Tx) error { v.Get(tx); return nil }) }},
+		{"view of two", 0, func() { _ = View(ctx, func(tx Tx) error { v.Get(tx); w.Get(tx); return nil }) }},
+		{"view of a hundred", 0, func() {
+			_ = View(ctx, func(tx Tx) error {
+				for i := range hundred {
+					hundred[i].Get(tx)
+				}
+				return nil
+			})
+		}},
+		{"update", 1, func() { _ = Atomically(ctx, func(tx Tx) error { v.Set(tx, v.Get(tx)+1); return nil }) }},
+		{"record", 1, func() {
+			_ = Atomically(ctx, func(tx Tx) error { x := r.Get(tx); x.b++; r.Set(tx, x); return nil })
+		}},
+		{"set ten times", 1, func() {
+			_ = Atomically(ctx, func(tx Tx) error {
+				for i := range 10 {
+					v.Set(tx, i+1000)
+				}
+				return nil
+			})
+		}},
+		{"transfer", 2, func() { _ = Atomically(ctx, func(tx Tx) error { Add(tx, v, -1); Add(tx, w, 1); return nil }) }},
+		{"error", 1, func() { _ = Atomically(ctx, func(tx Tx) error { v.Set(tx, 1); return errEnds }) }},
+		{"nested", 1, func() {
+			_ = Atomically(ctx, func(Tx) error {
+				return Atomically(ctx, func(tx Tx) error { v.Set(tx, 1); return nil })
+			})
+		}},
+	} {
+		if got := testing.AllocsPerRun(1000, c.fn); got != c.want {
+			t.Errorf("%s: %v allocations, want %v", c.name, got, c.want)
+		}
+	}
+}
+
+// A variable is as large as its users are told.
+func TestSize(t *testing.T) {
+	if n := unsafe.Sizeof(Var[[100]int]{}); n != 32 {
+		t.Errorf("a Var has %d bytes, want 32", n)
+	}
+}
