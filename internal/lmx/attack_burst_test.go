@@ -1,7 +1,10 @@
 package lmx_test
 
 import (
+	"bufio"
 	"fmt"
+	"io"
+	"net"
 	"strings"
 	"testing"
 
@@ -34,4 +37,52 @@ func TestListingsInABurst(t *testing.T) {
 		}
 		r.Quiet(c)
 	})
+}
+
+// Requests that nobody keeps waiting but the disk are not counted as waiting: a
+// client may send any number of them at once, and is answered as fast as that goes.
+func TestLocksInABurst(t *testing.T) {
+	r := durableRig(t)
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	served := make(chan error, 1)
+	go func() { served <- r.tcp.Serve(l) }()
+	defer func() {
+		l.Close()
+		if err := <-served; err != nil {
+			t.Errorf("serve: %v", err)
+		}
+	}()
+	nc, err := net.Dial("tcp", l.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer nc.Close()
+	const locks = 8 * lease.MaxInFlight
+	var all strings.Builder
+	for i := range locks {
+		fmt.Fprintf(&all, `{"type":"lock","uuid":"u%d","key":"k%d"}`+"\n", i, i)
+	}
+	sent := make(chan error, 1)
+	go func() {
+		_, err := io.WriteString(nc, all.String())
+		sent <- err
+	}()
+	answers := bufio.NewScanner(nc)
+	refused, n := 0, 0
+	for ; n < locks && answers.Scan(); n++ {
+		if !strings.Contains(answers.Text(), `"acquired":true`) {
+			if refused++; refused == 1 {
+				t.Errorf("a lock that is free got %s", answers.Text())
+			}
+		}
+	}
+	if refused > 0 || n != locks {
+		t.Errorf("of %d locks %d were answered and %d refused", locks, n, refused)
+	}
+	if err := <-sent; err != nil {
+		t.Error(err)
+	}
 }

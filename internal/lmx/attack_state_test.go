@@ -52,6 +52,32 @@ func TestLockBehindItsUnlock(t *testing.T) {
 	r.Quiet(c, other)
 }
 
+// An unlock that does not wait for the grant ends the lock all the same, and leaves
+// nothing.
+func TestUnlockBehindItsLock(t *testing.T) {
+	r := durableRig(t)
+	c, other := r.Client(), r.Client()
+	for i := range 20 {
+		unlock := fmt.Sprintf("x%d", i)
+		c.Send(lmxtest.Lock("u", "k", nil), lmxtest.Unlock(unlock, "u", "k", nil), lmxtest.Lock("u", "k", frame{"retryCount": 1}))
+		first := r.Granted(c, "u")
+		if f := c.Expect(unlock); !f.True("unlocked") {
+			t.Fatalf("the unlock got %v", f)
+		}
+		if f := r.Granted(c, "u"); f.Int("fencingToken") <= first.Int("fencingToken") {
+			t.Fatalf("the second lock got %v after %v", f, first)
+		}
+		if holders, _ := r.Info(other, "k"); len(holders) != 1 {
+			t.Fatalf("%q hold the key, want one", holders)
+		}
+		r.Release(c, "k", "u")
+		if n := r.Note("kept ids") + r.Note("kept keys"); n != 0 {
+			t.Fatalf("%d records are left of locks that ended", n)
+		}
+	}
+	r.Quiet(c, other)
+}
+
 // The same for a uuid of several keys.
 func TestManyBehindItsRelease(t *testing.T) {
 	r := durableRig(t)

@@ -34,7 +34,7 @@ func (c *Conn) lock(f *frame) {
 		c.send(answer)
 		return
 	}
-	if c.waiting >= lease.MaxInFlight {
+	if c.full() {
 		s.mu.Unlock()
 		c.send(tooMany(r.refused()))
 		return
@@ -54,6 +54,32 @@ func (c *Conn) lock(f *frame) {
 		q.Limit = 0
 	}
 	c.sess.Acquire(q, r)
+}
+
+// full reports whether as many requests wait as may. Those that only the service's
+// disk has kept from their answers do not count: it looks again when these are
+// there. The mutex is held, but not meanwhile.
+func (c *Conn) full() bool {
+	if c.waiting < lease.MaxInFlight {
+		return false
+	}
+	c.catchUp()
+	return c.waiting >= lease.MaxInFlight
+}
+
+// catchUp waits until all that the connection asked is answered or queued. The
+// mutex is held, but not meanwhile.
+func (c *Conn) catchUp() {
+	c.srv.mu.Unlock()
+	defer c.srv.mu.Lock()
+	done := make(chan struct{})
+	c.sess.Do(lease.Command{Verb: lease.Ping}, func(lease.Lease, error) { close(done) }) // answers come in order
+	late := time.NewTimer(callTimeout)
+	defer late.Stop()
+	select {
+	case <-done:
+	case <-late.C:
+	}
 }
 
 func tooMany(r *reply) *reply {

@@ -45,7 +45,7 @@ func (c *Conn) acquireMany(f *frame) {
 		c.send(a)
 		return
 	}
-	if c.waiting >= lease.MaxInFlight {
+	if c.full() {
 		s.mu.Unlock()
 		c.send(tooMany(a))
 		return

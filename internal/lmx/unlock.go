@@ -48,6 +48,9 @@ func (c *Conn) refuse(a *reply, why string) {
 func (c *Conn) unlockID(a reply, f *frame, id, name string) {
 	s := c.srv
 	s.mu.Lock()
+	if r := c.reqs[id]; r != nil && r.stage == asked {
+		c.catchUp() // it is sent without waiting for its grant, which the disk has kept
+	}
 	a.queue = s.waitingFor(name)
 	r := s.holder(c, id, name)
 	if r != nil {
