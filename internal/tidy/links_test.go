@@ -10,7 +10,7 @@ import (
 var link = regexp.MustCompile(`\]\(([^)\s#]+)(?:#[^)]*)?\)`)
 
 // checkLinks finds links between documents that lead nowhere. Where a link leads to is looked up among the text files
-// and their folders.
+// and their folders. Code is passed over: a call of a generic function looks like a link.
 func checkLinks(t *tree) []finding {
 	known := make(map[string]bool)
 	for _, s := range t.sources {
@@ -24,7 +24,16 @@ func checkLinks(t *tree) []finding {
 		if !strings.HasSuffix(s.path, ".md") {
 			continue
 		}
+		code := make(map[int]bool) // by line
+		for _, f := range fencesOf(s.path, string(s.text)) {
+			for n := range strings.Count(f.text, "\n") {
+				code[f.line+n] = true
+			}
+		}
 		for i, line := range strings.Split(string(s.text), "\n") {
+			if code[i+1] {
+				continue
+			}
 			for _, m := range link.FindAllStringSubmatch(line, -1) {
 				if strings.Contains(m[1], ":") {
 					continue // elsewhere on the net
