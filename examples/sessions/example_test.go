@@ -1,0 +1,6 @@
+package main
+
+func Example() {
+	main()
+	// Output: ann is logged out everywhere, ben has 50 sessions; 100 audits found no gap
+}
