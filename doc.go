@@ -4,15 +4,24 @@
 // # Choose
 //
 //	you need                                            take
+//	goroutines of this process share values that must   package stm: transactional variables
+//	agree with each other
+//	the same, and the function must run exactly once,   package locked; Var is one value, Map a map whose keys
+//	or the value is fought over                           change together, KeyMap one with a lock for each key
+//	the same, and the state changes in place            package actor; Object is a value that one goroutine owns,
+//	                                                      Map a map
 //	only one process, or N of them, may do this at a    package lease; the service that suits:
 //	time, and what it writes can be told from what a      leaselocal    in this process, durable with a directory
 //	slower one wrote before                               leaseremote   a broker over TCP or a unix socket
 //	a broker for the npm package live-mutex, whose      the command latchkey serve; docs/live-mutex.md is for those
 //	clients are left as they are                          who move over
 //
+// docs/choose.md says more of the first three, which cost nothing but themselves: they import the standard library alone.
+//
 // # Rules that hold everywhere
 //
 // A number settles every argument: a lease carries a fencing token that only rises, and the protected resource refuses
-// whoever holds an older one. Nothing is silently wrong: a lost lease cancels a context, and an outcome that nobody
-// can know is an error that says so. Nothing is acknowledged before it is as durable as was asked.
+// whoever holds an older one. Nothing is silently wrong: a lost lease cancels a context, an outcome that nobody can know
+// is an error that says so, and a lock inside of another is refused by name instead of hanging one day. Nothing is
+// acknowledged before it is as durable as was asked.
 package latchkey
