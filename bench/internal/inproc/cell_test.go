@@ -147,6 +147,14 @@ func measureOne(t *testing.T, s Subject, op Op, where Where) error {
 	return c.run(time.Millisecond)
 }
 
+// Looking for errors is free, where there is none.
+func TestTroubleCostsNothing(t *testing.T) {
+	var x trouble
+	if n := testing.AllocsPerRun(100, func() { x.note(nil) }); n != 0 || x.err() != nil {
+		t.Errorf("%v allocations, error %v", n, x.err())
+	}
+}
+
 // Every operation of a worker counts, those of a mix in tens.
 func TestRoundsHaveWholeMixes(t *testing.T) {
 	c := &cell{ops: burst}

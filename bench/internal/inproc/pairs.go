@@ -136,7 +136,9 @@ func (p pair) torn() rounds.Arm {
 				return p.read(ctx, see)
 			}
 			bumped.Add(1)
-			return p.bump(ctx)
+			err := p.bump(ctx)
+			runtime.Gosched() // as the readers do, so that they get their turns
+			return err
 		})
 		n, bad := float64(runs.Load()), float64(torn.Load())
 		s.Facts = map[string]float64{"runs of readers": n, TornPairs: bad, TornShare: 1e6 * bad / max(n, 1)}

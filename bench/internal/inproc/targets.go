@@ -16,8 +16,8 @@ type target struct {
 	n     int
 	ns    float64
 
-	// free says that the operation takes no lock, so that what it is set against is
-	// the row without sharing and not the mutex.
+	// free says that the operation takes no lock, so that it is not set against the
+	// mutex but against the row without sharing only.
 	free bool
 }
 
@@ -111,12 +111,18 @@ func (t *Table) Claims() []rounds.Claim {
 			continue
 		}
 		f := t.Get(x.label, x.where, x.n)
-		base, per := mutexValue, 0.0
-		mutex, none := reference(x.op, x.where, x.n)
-		if per = x.ns / mutex; x.free {
-			base, per = noSharing, x.ns/none
+		of := func(base string, then float64) {
+			if then == 0 {
+				return
+			}
+			what := fmt.Sprintf("time of %s, of %s", f.load(), base)
+			out = append(out, ratio(what, f, t.Get(base, alone(x.where), x.n), x.ns/then, true)...)
 		}
-		out = append(out, ratio(fmt.Sprintf("time of %s, of %s", f.load(), base), f, t.Get(base, alone(x.where), x.n), per, true)...)
+		mutex, none := reference(x.op, x.where, x.n)
+		if !x.free {
+			of(mutexValue, mutex)
+		}
+		of(noSharing, none)
 	}
 	return append(out, t.shapes()...)
 }
@@ -125,6 +131,9 @@ func (t *Table) Claims() []rounds.Claim {
 func ratio(what string, f, of *Figure, reach float64, smaller bool) []rounds.Claim {
 	if f == nil || of == nil || of.NS == 0 {
 		return nil
+	}
+	if of.Turns {
+		what += " (which took turns)"
 	}
 	return []rounds.Claim{{What: what, Unit: "×", Got: f.NS / of.NS, Reach: reach, Smaller: smaller}}
 }
@@ -164,8 +173,12 @@ func (t *Table) gains(label string) []rounds.Claim {
 	if ours == 0 || floor == 0 {
 		return nil
 	}
+	what := fmt.Sprintf("gain of %s by a second goroutine with an object of its own, of the gain without sharing", label)
+	if t.Get(label, Own, 2).Turns || t.Get(noSharing, Own, 2).Turns {
+		what += ", taking turns"
+	}
 	return []rounds.Claim{{
-		What: fmt.Sprintf("gain of %s by a second goroutine with an object of its own, of the gain without sharing", label),
+		What: what,
 		Unit: "×", Got: ours / floor, Reach: 0.8,
 	}}
 }
@@ -189,7 +202,7 @@ func (f *Figure) load() string {
 	}
 	s := fmt.Sprintf("%s by %d goroutines, %v", f.Subject, f.Goroutines, f.Where)
 	if f.Turns {
-		s += " (taking turns)"
+		s += ", taking turns"
 	}
 	return s
 }

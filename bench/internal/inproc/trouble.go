@@ -7,7 +7,8 @@ type trouble struct{ first atomic.Pointer[error] }
 
 func (t *trouble) note(err error) {
 	if err != nil {
-		t.first.CompareAndSwap(nil, &err)
+		first := err // its own variable, so that no memory is allocated for a nil
+		t.first.CompareAndSwap(nil, &first)
 	}
 }
 
