@@ -31,13 +31,13 @@
 // # Waiting
 //
 // A transaction waits for others in few places: for a commit of a variable that it
-// touches, which takes nanoseconds; between runs that lost, a little; after
-// [triesBeforeGate] of them, or [viewTriesBeforeGate] for a [View], for its turn at a
-// gate behind which it cannot lose; and, when its function returns [Retry], for a
-// change of what it has read. The last two end with its context. While a transaction
-// is behind the gate, others cannot commit to the variables that it has read, so a
-// function must not wait for anything, least of all for another goroutine's
-// transaction.
+// touches, which takes nanoseconds; between runs that lost, a little; after ten of
+// them, or three for a [View], for its turn at a gate behind which it cannot lose;
+// and, when its function returns [Retry], for a change of what it has read. The last
+// two end with its context. While a transaction is behind the gate, others cannot
+// commit to the variables that it has read, so a function must not wait for anything,
+// least of all for another goroutine's transaction. [Reruns] tells how often functions
+// were run again.
 //
 // # Nesting
 //
@@ -45,7 +45,8 @@
 // is refused inside of a transaction, and so is Retry inside of a lock, with a
 // [NestedError]. This needs to know the goroutine; a goroutine that a transaction's
 // function starts, and what iter.Pull runs, is another one. Where goroutines are not
-// told apart, which is logged once, pass [Tx.Context] to a nested Atomically.
+// told apart, which is logged once, pass [Tx.Context] to a nested Atomically, and do
+// not call [AddNow] inside of a transaction.
 //
 // # Sources
 //

@@ -46,7 +46,7 @@ func (tx Tx) run() *run {
 
 func void() { panic("stm: a transaction was used after its end") }
 
-// Context is the context that Atomically was given.
+// Context is the context that Atomically was given, the outermost one.
 func (tx Tx) Context() context.Context {
 	r := tx.run()
 	if !r.known { // a nested call finds the transaction in here
@@ -75,7 +75,8 @@ func (tx Tx) AfterCommit(fn func()) {
 //
 // Inside of a transaction fn becomes a part of that: what it sets is published, or
 // taken back, with the rest. Its error, Retry too, takes back only what it has set
-// itself and is returned to the outer function, which may go on or pass it up.
+// itself and is returned to the outer function, which may go on or pass it up. A panic
+// takes back the same, for an outer function that recovers from it.
 func Atomically(ctx context.Context, fn func(Tx) error) error {
 	return do(held.Who(), ctx, fn, false)
 }
@@ -119,9 +120,9 @@ func do(me held.Me, ctx context.Context, fn func(Tx) error, reading bool) error 
 		}
 	}
 	r.ctx, r.reading, r.me, r.inside = ctx, reading, me, true
-	committed, err := r.attempt(fn)
-	if !committed && (err == nil || errors.Is(err, Retry)) {
-		err = r.repeat(fn, err)
+	became, err := r.attempt(fn)
+	if became != over {
+		err = r.repeat(fn, became)
 	}
 	hooks := r.after
 	r.after = nil
@@ -143,13 +144,20 @@ func (r *run) join(tx Tx, fn func(Tx) error, reading bool) (err error) {
 	return err
 }
 
-// attempt runs fn once. It reports whether the transaction is committed; with
-// neither that nor an error it has lost against another one. After Retry the reads
-// are left for repeat.
-func (r *run) attempt(fn func(Tx) error) (committed bool, err error) {
-	returned := false
+// What became of an attempt.
+type outcome int
+
+const (
+	over    outcome = iota // it is committed, or has failed with an error
+	beaten                 // it has lost against another transaction
+	waiting                // it returned Retry; its reads are left for sleep
+)
+
+// attempt runs fn once.
+func (r *run) attempt(fn func(Tx) error) (became outcome, err error) {
+	finished := false
 	defer func() {
-		if returned {
+		if finished {
 			return
 		}
 		// A panic of a function that had recovered from having lost is of no account:
@@ -160,47 +168,50 @@ func (r *run) attempt(fn func(Tx) error) (committed bool, err error) {
 		if !again {
 			r.leave() // and it does not go back to the pool
 		}
-		committed, err = false, nil
+		became, err = beaten, nil
 	}()
 	err = fn(Tx{r, r.gen.Load()})
-	returned = true
-	if r.doomed {
-		err = nil // it has recovered from having lost
-	} else if err == nil {
-		committed = r.commit()
+	switch {
+	case r.doomed: // it has recovered from having lost
+		became, err = beaten, nil
+	case err == nil:
+		if !r.commit() {
+			became = beaten
+		} else if len(r.hooks) > 0 {
+			r.after, r.hooks = r.hooks, nil
+		}
+	case errors.Is(err, Retry):
+		became = waiting
 	}
 	r.release()
-	if err != nil && errors.Is(err, Retry) {
-		return false, err
+	if became != waiting {
+		r.forget()
 	}
-	if committed && len(r.hooks) > 0 {
-		r.after, r.hooks = r.hooks, nil
-	}
-	r.forget()
-	return committed, err
+	finished = true
+	return became, err
 }
 
 // repeat runs fn until the transaction is committed or fails. It begins with what
 // became of the first attempt.
-func (r *run) repeat(fn func(Tx) error, err error) error {
+func (r *run) repeat(fn func(Tx) error, became outcome) error {
 	returned := false
 	defer func() {
 		if !returned {
 			r.leave() // for a context that panics; after an attempt that did, it has left
 		}
 	}()
-	err = r.loop(fn, err)
+	err := r.loop(fn, became)
 	returned = true
 	return err
 }
 
-func (r *run) loop(fn func(Tx) error, err error) error {
+func (r *run) loop(fn func(Tx) error, became outcome) (err error) {
 	limit := triesBeforeGate
 	if r.reading {
 		limit = viewTriesBeforeGate
 	}
-	for losses := 0; ; {
-		if err != nil {
+	for losses := 0; became != over; {
+		if became == waiting {
 			losses = 0
 			err = r.sleep()
 		} else {
@@ -211,12 +222,9 @@ func (r *run) loop(fn func(Tx) error, err error) error {
 		if err != nil {
 			return err
 		}
-		var committed bool
-		committed, err = r.attempt(fn)
-		if committed || err != nil && !errors.Is(err, Retry) {
-			return err
-		}
+		became, err = r.attempt(fn)
 	}
+	return err
 }
 
 // backOff lets others go first; after too many losses it takes the gate.

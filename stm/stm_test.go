@@ -227,3 +227,46 @@ func TestAfterCommit(t *testing.T) {
 		tx.AfterCommit(func() { called = append(called, 3) })
 	})
 }
+
+// A panic of a nested transaction that the outer one recovers from takes back what
+// the nested one has set, and no more.
+func TestNestedPanic(t *testing.T) {
+	a, b := stm.NewVar(1), stm.NewVar(1)
+	atomically(t, func(tx stm.Tx) {
+		a.Set(tx, 2)
+		func() {
+			defer func() {
+				if got := recover(); got != errMine {
+					t.Errorf("the panic came out as %v", got)
+				}
+			}()
+			atomically(t, func(tx stm.Tx) {
+				a.Set(tx, 3)
+				b.Set(tx, 3)
+				tx.AfterCommit(func() { t.Error("a hook of what was taken back was called") })
+				panic(errMine)
+			})
+		}()
+		if got := a.Get(tx)*10 + b.Get(tx); got != 21 {
+			t.Errorf("the outer part sees %d, want 21", got)
+		}
+	})
+	want(t, a, 2)
+	want(t, b, 1)
+}
+
+// An error that is found in the hands of a broken Unwrap ends the transaction by its
+// panic, and leaves nothing behind.
+func TestErrorThatPanics(t *testing.T) {
+	a := stm.NewVar(1)
+	mustPanic(t, func() {
+		_ = stm.Atomically(t.Context(), func(tx stm.Tx) error { a.Set(tx, 2); return broken{} })
+	})
+	atomically(t, func(tx stm.Tx) { stm.Add(tx, a, 1) })
+	want(t, a, 2)
+}
+
+type broken struct{}
+
+func (broken) Error() string { return "broken" }
+func (broken) Unwrap() error { panic("broken") }

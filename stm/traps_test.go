@@ -3,7 +3,6 @@ package stm_test
 import (
 	"context"
 	"errors"
-	"fmt"
 	"sync"
 	"testing"
 
@@ -32,30 +31,42 @@ func interfere(v *stm.Var[int], by int) {
 	wg.Wait()
 }
 
-// A function that recovers from having lost, and returns as if nothing was, is run
-// again; so is one that makes another panic of it.
+// A function that recovers from having lost is run again, whatever it does then:
+// returns as if nothing was, fails, makes another panic of it; whether it writes or not.
 func TestTrapSwallowedPanic(t *testing.T) {
-	for _, panics := range []bool{false, true} {
-		a, b, c := stm.NewVar(0), stm.NewVar(0), stm.NewVar(0)
-		runs := 0
-		atomically(t, func(tx stm.Tx) {
-			runs++
-			defer func() {
-				if v := recover(); v != nil && panics {
-					panic(fmt.Sprint("wrapped: ", v))
+	for what, after := range map[string]func() error{
+		"returns": func() error { return nil },
+		"fails":   func() error { return errMine },
+		"panics":  func() error { panic(errMine) },
+	} {
+		for _, writes := range []bool{false, true} {
+			a, b, c := stm.NewVar(0), stm.NewVar(0), stm.NewVar(0)
+			runs, hooks := 0, 0
+			err := stm.Atomically(t.Context(), func(tx stm.Tx) (err error) {
+				runs++
+				defer func() {
+					if recover() != nil {
+						err = after()
+					}
+				}()
+				tx.AfterCommit(func() { hooks++ })
+				if writes {
+					c.Set(tx, runs)
 				}
-			}()
-			c.Set(tx, runs)
-			a.Get(tx)
-			if runs < 3 {
-				interfere(a, 1)
-				interfere(b, 1)
+				a.Get(tx)
+				if runs < 3 {
+					interfere(a, 1)
+					interfere(b, 1)
+				}
+				b.Get(tx)
+				return nil
+			})
+			if err != nil || runs != 3 || hooks != 1 {
+				t.Errorf("%s, writes: %v: %v after %d runs, and %d hooks; want 3 runs and one hook", what, writes, err, runs, hooks)
 			}
-			b.Get(tx)
-		})
-		want(t, c, 3)
-		if runs != 3 {
-			t.Errorf("%d runs, want 3", runs)
+			if writes {
+				want(t, c, 3)
+			}
 		}
 	}
 }

@@ -1,0 +1,93 @@
+package stm_test
+
+import (
+	"encoding/json"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// A mutant is a defect, and the test that must notice it.
+type mutant struct {
+	name, file, old, new, test string
+}
+
+// mutants are in order of weight: the first few are planted in every run of the
+// tests, all of them in a soak.
+var mutants = []mutant{
+	{"reads are not checked again", "run.go",
+		"		if e.core.settled() != e.value {\n			r.conflict()\n		}\n	}\n	r.own()", "	}\n	r.own()", "TestOpacity"},
+	{"checks do not look at locks", "run.go",
+		"		if e.core.settled() != e.value {\n			r.conflict()\n		}\n	}\n	r.own()",
+		"		if e.core.load() != e.value {\n			r.conflict()\n		}\n	}\n	r.own()", "TestReaderSeesLocks"},
+	{"a commit does not check its reads", "commit.go",
+		"l&publishing != 0 && l != mine || e.core.load() != e.value", "l&publishing != 0 && l != mine", "TestHistory"},
+	{"a commit does not look at others' locks", "commit.go",
+		"l&publishing != 0 && l != mine || e.core.load()", "l == 0 && l == mine || e.core.load()", "TestSkewStepByStep"},
+	{"a transaction that recovers commits", "stm.go", "	case r.doomed: //", "	case false: //",
+		"TestTrapSwallowedPanic"},
+	{"big checks do not look at locks", "run.go",
+		"if e := &r.reads.entries[i]; e.core.settled() != e.value {",
+		"if e := &r.reads.entries[i]; e.core.load() != e.value {", "TestBigSeesEarlierLocks"},
+	{"stamps are not looked at", "run.go", "if c.stamp.Load() <= r.clock {", "if true {", "TestOpacity"},
+	{"commits do not stamp", "core.go", "c.stamp.Store(stamp)", "_ = stamp", "TestOpacity"},
+	{"overwritten values are not restored", "run.go",
+		"r.writes.entries[r.undo[i].place].value = r.undo[i].value", "_ = i", "TestModel"},
+	{"what is kept is not given back", "run.go", "core.lock.CompareAndSwap(r.word(), 0)", "core.lock.CompareAndSwap(r.word(), r.word())", "TestKept"},
+	{"a wait does not look again", "wait.go",
+		"if reads[i].core.load() != reads[i].value {", "if false {", "TestAwaitLooksAgain"},
+	{"one is woken", "wait.go", "		default: // woken already\n		}", "		default: // woken already\n		}\n		break", "TestRetryWakesAll"},
+	{"a panic leaves the gate closed", "stm.go", "r.leave() // and it", "r.me.Leave() // and it", "TestEnds"},
+	{"a Tx outlives its attempt", "run.go", "	r.gen.Add(1)\n", "", "TestTxAfterItsEnd"},
+}
+
+// TestMutants shows that the tests can fail: each defect is planted into the sources,
+// and its test must notice.
+func TestMutants(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it builds the tests anew for each planted defect")
+	}
+	planted := mutants[:5]
+	if os.Getenv("LATCHKEY_SOAK") != "" {
+		planted = mutants
+	}
+	for _, m := range planted {
+		t.Run(strings.ReplaceAll(m.name, " ", "-"), func(t *testing.T) { m.check(t) })
+	}
+}
+
+func (m *mutant) check(t *testing.T) {
+	path, err := filepath.Abs(m.file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n := strings.Count(string(text), m.old); n != 1 {
+		t.Fatalf("%s has %d times what the defect replaces, want once; adapt the defect", m.file, n)
+	}
+	dir := t.TempDir()
+	planted, overlay, binary := filepath.Join(dir, m.file), filepath.Join(dir, "overlay.json"), filepath.Join(dir, "stm.test")
+	list, err := json.Marshal(map[string]map[string]string{"Replace": {path: planted}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, text := range map[string]string{planted: strings.Replace(string(text), m.old, m.new, 1), overlay: string(list)} {
+		if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	build := exec.CommandContext(t.Context(), "go", "test", "-c", "-vet=off", "-overlay="+overlay, "-o", binary, ".")
+	if text, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("the defect does not build: %v\n%s", err, text)
+	}
+	run := exec.CommandContext(t.Context(), binary, "-test.run=^"+m.test+"$", "-test.timeout=10s")
+	run.Env = append(os.Environ(), "LATCHKEY_SOAK=")
+	if text, err := run.CombinedOutput(); err == nil || !strings.Contains(string(text), m.test) {
+		t.Errorf("%s passes with the defect: %v\n%s", m.test, err, text)
+	}
+}
