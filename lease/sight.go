@@ -76,6 +76,7 @@ type Query struct {
 	After     string // listing only: keys that sort after this one
 	Limit     int    // listing only: most keys returned, 0 means 1000, at most MaxListed
 	Contended bool   // listing only: keys with waiters, most waiters first; After is ignored
+	Brief     bool   // listing only: waiters are counted and not told, which is cheap however many they are
 }
 
 // Matches reports whether a key is selected by Key and Prefix.

@@ -216,7 +216,7 @@ func (s *Server) refused(a notGranted, err error) (int, notGranted) {
 
 // queue is how many requests wait for a key, or nil when that cannot be told.
 func (s *Server) queue(c *call, key string) *int {
-	l, err := s.svc.List(c.r.Context(), lease.Query{Key: key})
+	l, err := s.svc.List(c.r.Context(), lease.Query{Key: key, Brief: true})
 	if err != nil {
 		return nil
 	}

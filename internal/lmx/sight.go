@@ -23,7 +23,7 @@ func (c *Conn) ls(f *frame) {
 	b = append(name(b, "ls_result"), '[')
 	ctx, cancel := context.WithTimeout(context.Background(), callTimeout)
 	defer cancel()
-	q := lease.Query{Limit: lease.MaxListed}
+	q := lease.Query{Limit: lease.MaxListed, Brief: true}
 	fits := true
 	for more := true; more && fits; {
 		l, err := c.srv.svc.List(ctx, q)

@@ -166,7 +166,7 @@ func (c *Conn) unlockFree(a *reply, name string) bool {
 func (c *Conn) look(name string) (lease.KeyInfo, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), callTimeout)
 	defer cancel()
-	l, err := c.srv.svc.List(ctx, lease.Query{Key: name})
+	l, err := c.srv.svc.List(ctx, lease.Query{Key: name, Brief: true})
 	if err != nil || len(l.Keys) == 0 {
 		return lease.KeyInfo{Key: name}, err
 	}

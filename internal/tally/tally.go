@@ -84,7 +84,7 @@ const most = 10
 // topKeys names those that most requests wait for and, while there are fewer than
 // that, others that are held, by name.
 func topKeys(ctx context.Context, svc lease.Service) ([]TopKey, error) {
-	top, err := svc.List(ctx, lease.Query{Contended: true, Limit: most})
+	top, err := svc.List(ctx, lease.Query{Contended: true, Limit: most, Brief: true})
 	if err != nil {
 		return nil, err
 	}
@@ -95,7 +95,7 @@ func topKeys(ctx context.Context, svc lease.Service) ([]TopKey, error) {
 	if len(keys) == most {
 		return keys, nil
 	}
-	rest, err := svc.List(ctx, lease.Query{Limit: 2 * most}) // enough, whichever of them are named already
+	rest, err := svc.List(ctx, lease.Query{Limit: 2 * most, Brief: true}) // enough, whichever of them are named already
 	if err != nil {
 		return nil, err
 	}

@@ -166,6 +166,7 @@ func AppendRequest(b []byte, r *Request) []byte {
 		b = addAsIs(b, "after", r.After)
 		b = addInt(b, "limit", int64(r.Limit))
 		b = addFlag(b, "contended", r.Contended)
+		b = addFlag(b, "brief", r.Brief)
 	case OpUnwatch:
 		b = putInt(b, "watch", int64(r.Watch))
 	case OpForce:

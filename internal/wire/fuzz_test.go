@@ -70,7 +70,7 @@ func refer(rd *requestDecoder, f fields, raw json.RawMessage) bool {
 		if !wholeNumber.Match(raw) || json.Unmarshal(raw, &n) != nil || n >= maxInteger || n <= -maxInteger {
 			return false
 		}
-	case fForever, fTry, fPreferReaders, fDetach, fContended:
+	case fForever, fTry, fPreferReaders, fDetach, fContended, fBrief:
 		var b bool
 		if string(raw) == "null" || json.Unmarshal(raw, &b) != nil {
 			return false

@@ -213,7 +213,7 @@ func TestThroughFrames(t *testing.T) {
 	sameAfter(t, resumed, leases, func(r *Reply) []lease.Lease { return r.ResumedLeases(now) })
 
 	options := lease.SessionOptions{Name: "n", Host: "h", PID: 3, Grace: time.Second, Resume: "r"}
-	query := lease.Query{Prefix: "p", After: "a", Limit: 3, Contended: true}
+	query := lease.Query{Prefix: "p", After: "a", Limit: 3, Contended: true, Brief: true}
 	force := lease.ForceRequest{Key: "k", Token: 3, By: "me", Reason: "why"}
 	for _, tt := range []struct {
 		frame Request

@@ -106,6 +106,7 @@ type Request struct {
 	After     string
 	Limit     int
 	Contended bool
+	Brief     bool
 
 	Watch uint64 // unwatch: the N of the watch
 
@@ -194,7 +195,7 @@ func (q *Request) Session() lease.SessionOptions {
 // List makes a list frame.
 func List(n uint64, q *lease.Query) Request {
 	r := Watch(n, q)
-	r.Do, r.After, r.Limit, r.Contended = OpList, q.After, q.Limit, q.Contended
+	r.Do, r.After, r.Limit, r.Contended, r.Brief = OpList, q.After, q.Limit, q.Contended, q.Brief
 	return r
 }
 
@@ -208,7 +209,7 @@ func Watch(n uint64, q *lease.Query) Request {
 
 // Query returns what a list or watch frame asks for.
 func (q *Request) Query() lease.Query {
-	return lease.Query{Key: q.Key, Prefix: q.Prefix, After: q.After, Limit: q.Limit, Contended: q.Contended}
+	return lease.Query{Key: q.Key, Prefix: q.Prefix, After: q.After, Limit: q.Limit, Contended: q.Contended, Brief: q.Brief}
 }
 
 // Force makes a force frame.

@@ -41,6 +41,7 @@ const (
 	fAfter
 	fLimit
 	fContended
+	fBrief
 	fWatch
 	fBy
 	fReason
@@ -50,7 +51,7 @@ const (
 func (f fields) String() string {
 	names := [...]string{"n", "do", "id", "key", "keys", "mode", "max", "ttl", "forever", "try", "wait", "waited",
 		"prefer_readers", "max_hold", "lock_delay", "detach", "label", "declared", "token", "name", "host", "pid",
-		"grace", "resume", "prefix", "after", "limit", "contended", "watch", "by", "reason"}
+		"grace", "resume", "prefix", "after", "limit", "contended", "brief", "watch", "by", "reason"}
 	return names[bits.TrailingZeros64(uint64(f))]
 }
 
@@ -69,7 +70,7 @@ func (o Op) allowed() fields {
 	case OpCancel:
 		return fID
 	case OpList:
-		return fKey | fPrefix | fAfter | fLimit | fContended
+		return fKey | fPrefix | fAfter | fLimit | fContended | fBrief
 	case OpWatch:
 		return fKey | fPrefix
 	case OpUnwatch:
@@ -233,6 +234,8 @@ func lookupRare(name string) fields {
 		return fLimit
 	case "contended":
 		return fContended
+	case "brief":
+		return fBrief
 	case "watch":
 		return fWatch
 	case "by":

@@ -76,6 +76,8 @@ func (d *requestDecoder) fillRare(f fields) {
 		r.Limit = int(d.integer(1, lease.MaxListed))
 	case fContended:
 		r.Contended = d.flag()
+	case fBrief:
+		r.Brief = d.flag()
 	case fWatch:
 		r.Watch = uint64(d.integer(1, maxInteger-1))
 	case fBy:

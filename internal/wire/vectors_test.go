@@ -144,6 +144,7 @@ type requestMeaning struct {
 	After     string      `json:"after,omitempty"`
 	Limit     int         `json:"limit,omitempty"`
 	Contended bool        `json:"contended,omitempty"`
+	Brief     bool        `json:"brief,omitempty"`
 	Watch     uint64      `json:"watch,omitempty"`
 	By        string      `json:"by,omitempty"`
 	Reason    string      `json:"reason,omitempty"`
@@ -176,7 +177,7 @@ func meaningOf(r *Request) requestMeaning {
 		Try: r.Try, Wait: floor(r.Wait), Waited: floor(r.Waited), Readers: r.PreferReaders, MaxHold: floor(r.MaxHold),
 		LockDelay: floor(r.LockDelay), Detach: r.Detach, Label: r.Label, Declared: r.Declared, Token: r.Token,
 		Name: r.Name, Host: r.Host, PID: r.PID, Grace: span(r.Grace, lease.NoGrace), Resume: r.Resume,
-		Prefix: r.Prefix, After: r.After, Limit: r.Limit, Contended: r.Contended, Watch: r.Watch, By: r.By, Reason: r.Reason}
+		Prefix: r.Prefix, After: r.After, Limit: r.Limit, Contended: r.Contended, Brief: r.Brief, Watch: r.Watch, By: r.By, Reason: r.Reason}
 	if r.Key != "" {
 		m.Keys = []string{r.Key}
 	}
@@ -192,7 +193,7 @@ func (m *requestMeaning) request() Request {
 		Wait: ms(m.Wait), Waited: ms(m.Waited), PreferReaders: m.Readers, MaxHold: ms(m.MaxHold), LockDelay: ms(m.LockDelay),
 		Detach: m.Detach, Label: m.Label, Declared: m.Declared, Token: m.Token, Name: m.Name, Host: m.Host, PID: m.PID,
 		Grace: unspan(m.Grace, lease.NoGrace), Resume: m.Resume, Prefix: m.Prefix, After: m.After, Limit: m.Limit,
-		Contended: m.Contended, Watch: m.Watch, By: m.By, Reason: m.Reason}
+		Contended: m.Contended, Brief: m.Brief, Watch: m.Watch, By: m.By, Reason: m.Reason}
 	if len(m.Keys) == 1 {
 		r.Key = m.Keys[0]
 	} else {

@@ -16,6 +16,7 @@ func sights() []test {
 		{"Selection", listSelection},
 		{"Pages", listPages},
 		{"Contended", listContended},
+		{"Brief", listBrief},
 		{"BadQuery", badQuery},
 		{"Counters", countersCount},
 		{"ListsAreCopies", listsAreCopies},
@@ -166,6 +167,20 @@ func listContended(e *env) {
 	}
 	if got := keysOf(e.list(lease.Query{Contended: true})); !slices.Equal(got, []string{"k1", "k3", "k0"}) {
 		e.Fatalf("contended: %q, want k1 k3 k0", got)
+	}
+}
+
+// A brief listing counts the waiters, and tells the rest as ever.
+func listBrief(e *env) {
+	a := e.join("a")
+	a.hold("k")
+	a.want("k")
+	a.want("k")
+	for _, q := range []lease.Query{{Key: "k", Brief: true}, {Brief: true}, {Contended: true, Brief: true}} {
+		l := e.list(q)
+		if len(l.Keys) != 1 || l.Keys[0].Waiting != 2 || len(l.Keys[0].Waiters) != 0 || len(l.Keys[0].Holders) != 1 {
+			e.Errorf("list %+v: %+v, want a holder and two waiters that are not told", q, l.Keys)
+		}
 	}
 }
 

@@ -49,7 +49,7 @@ func (e *Engine) holdersOf(k *key, most int) []lease.Holder {
 
 func (e *Engine) waitersOf(k *key, most int) []lease.Waiter {
 	q := k.waiting()
-	if q == nil {
+	if q == nil || most == 0 {
 		return nil
 	}
 	out := make([]lease.Waiter, 0, min(q.n, most))
@@ -94,27 +94,35 @@ func (e *Engine) List(q lease.Query) (lease.Listing, error) {
 	switch {
 	case q.Key != "":
 		if k := e.keys.first(q.Key); k != nil {
-			l.Keys = append(l.Keys, e.info(k, shownWaitersOne))
+			l.Keys = append(l.Keys, e.info(k, shown(q, shownWaitersOne)))
 		}
 		return l, nil
 	case q.Contended:
 		ks := smallest(maps.Keys(e.contended), func(k *key) bool { return q.Matches(k.name) }, limit+1, func(a, b *key) int {
 			return cmp.Or(cmp.Compare(b.waiting().n, a.waiting().n), cmp.Compare(a.name, b.name))
 		})
-		return e.page(ks, limit), nil
+		return e.page(ks, limit, shown(q, shownWaiters)), nil
 	}
 	ks := smallest(e.keys.all, func(k *key) bool { return (q.After == "" || k.name > q.After) && q.Matches(k.name) }, limit+1,
 		func(a, b *key) int { return cmp.Compare(a.name, b.name) })
-	return e.page(ks, limit), nil
+	return e.page(ks, limit, shown(q, shownWaiters)), nil
 }
 
-func (e *Engine) page(ks []*key, limit int) lease.Listing {
+// shown is how many waiters of a key a query is answered with.
+func shown(q lease.Query, most int) int {
+	if q.Brief {
+		return 0
+	}
+	return most
+}
+
+func (e *Engine) page(ks []*key, limit, waiters int) lease.Listing {
 	var l lease.Listing
 	if len(ks) > limit {
 		ks, l.More = ks[:limit], true
 	}
 	for _, k := range ks {
-		l.Keys = append(l.Keys, e.info(k, shownWaiters))
+		l.Keys = append(l.Keys, e.info(k, waiters))
 	}
 	return l
 }
