@@ -166,6 +166,17 @@ func TestKeyMapLocksOneKeyOnly(t *testing.T) {
 	m.checkParts(t)
 }
 
+// Who comes second to a part finds the entry of who came first between its look and its turn.
+func TestClaimLooksAgain(t *testing.T) {
+	m := NewKeyMap[int, int](nil)
+	hash, p := m.at(1)
+	first, fresh := p.claim(hash, 1)
+	second, again := p.claim(hash, 1)
+	if !fresh || again || first != second {
+		t.Errorf("two entries of one key: %v, %v", fresh, again)
+	}
+}
+
 // However many ask for a key, one function runs, and all get its value.
 func TestGetOrCreateOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

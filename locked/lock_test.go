@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"math/rand/v2"
+	"runtime"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -15,7 +16,7 @@ import (
 // At most one goroutine has the lock, however many come, wait, look or give up, and nobody
 // is forgotten: everyone comes to an end, and the lock is free and has no queue then.
 func TestLockExcludes(t *testing.T) {
-	const workers, rounds = 16, 3000
+	const workers, rounds = 16, 1000
 	var l lock
 	var inside atomic.Int32
 	var total, got int // total is guarded by l
@@ -42,6 +43,7 @@ func TestLockExcludes(t *testing.T) {
 						t.Errorf("%d have the lock", n)
 					}
 					total++
+					runtime.Gosched()
 					inside.Add(-1)
 					l.unlock()
 					count.Add(1)

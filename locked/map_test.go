@@ -318,11 +318,14 @@ func TestSnapshotsAreConsistent(t *testing.T) {
 	}
 	for range 2 {
 		readers.Go(func() {
-			for i := range 3000 {
+			for i := range 2000 {
 				total := 0
-				for _, v := range m.Copy() {
+				m.snapshot("", func() { total = 0 }, func(_, v int) {
 					total += v
-				}
+					if i%10 == 0 {
+						runtime.Gosched() // lets a whole section pass in the middle
+					}
+				})
 				if v, _ := m.Load(i % keys); total != sum || v < 0 {
 					t.Errorf("a snapshot has the sum %d, want %d; a key has %d", total, sum, v)
 				}
@@ -333,6 +336,32 @@ func TestSnapshotsAreConsistent(t *testing.T) {
 	stop.Store(true)
 	writers.Wait()
 	m.check(t, m.Copy())
+}
+
+// A snapshot in the middle of which a whole section passes begins anew.
+func TestSnapshotBeginsAnew(t *testing.T) {
+	const keys = 10
+	m := NewMap[int, int](nil)
+	m.Synchronize(func(s *Section[int, int]) error {
+		for k := range keys {
+			s.Store(k, 1)
+		}
+		return nil
+	})
+	begun, total := 0, 0
+	m.snapshot("", func() { begun++; total = 0 }, func(k, v int) {
+		total += v
+		if begun == 1 { // give all to this key
+			m.Synchronize(func(s *Section[int, int]) error {
+				s.Clear()
+				s.Store(k, keys)
+				return nil
+			})
+		}
+	})
+	if begun != 2 || total != keys {
+		t.Errorf("a snapshot that began %d times has the sum %d, want 2 and %d", begun, total, keys)
+	}
 }
 
 // Keys that came and went leave nothing behind.

@@ -154,6 +154,18 @@ func TestAdd(t *testing.T) {
 	}
 }
 
+// A number that was added to stays in its word: a reader that has seen the pointer to it and
+// reads the word later must not be ahead of another reader that comes after it.
+func TestNumbersStayInTheirWord(t *testing.T) {
+	v := NewVar(1)
+	Add(v, 1)
+	p := v.cell.p.Load()
+	v.Update(func(n int) (int, error) { return n + 1, nil })
+	if v.cell.p.Load() != p || v.cell.number() != 3 {
+		t.Errorf("after an update the word has %d, and the pointer has moved: %v", v.cell.number(), v.cell.p.Load() != p)
+	}
+}
+
 // No addition is lost beside updates, and readers never see a number fall.
 func TestAddBesideUpdates(t *testing.T) {
 	var v Var[int64]
