@@ -12,7 +12,6 @@ import (
 
 // A transaction allocates one value for each variable that it sets, and nothing else.
 func TestAllocations(t *testing.T) {
-	type record struct{ a, b, c int }
 	v, w, r := NewVar(1000), NewVar(1000), NewVar(record{})
 	hundred := make([]Var[int], 100)
 	ctx, cancel := context.WithCancel(context.Background())
@@ -36,7 +35,7 @@ func TestAllocations(t *testing.T) {
 		}},
 		{"update", 1, func() { _ = Atomically(ctx, func(tx Tx) error { v.Set(tx, v.Get(tx)+1); return nil }) }},
 		{"record", 1, func() {
-			_ = Atomically(ctx, func(tx Tx) error { x := r.Get(tx); x.b++; r.Set(tx, x); return nil })
+			_ = Atomically(ctx, func(tx Tx) error { x := r.Get(tx); x.a, x.b, x.c = x.b, x.c, x.a+1; r.Set(tx, x); return nil })
 		}},
 		{"set ten times", 1, func() {
 			_ = Atomically(ctx, func(tx Tx) error {
@@ -60,9 +59,19 @@ func TestAllocations(t *testing.T) {
 	}
 }
 
-// A variable is as large as its users are told.
+// A variable is as large as its users are told, and one of its own shares no cache
+// line.
 func TestSize(t *testing.T) {
 	if n := unsafe.Sizeof(Var[[100]int]{}); n != 32 {
 		t.Errorf("a Var has %d bytes, want 32", n)
+	}
+	lines := map[uintptr]*Var[int]{}
+	for range 1000 {
+		v := NewVar(0)
+		line := uintptr(unsafe.Pointer(v)) / 64
+		if lines[line] != nil {
+			t.Fatal("two variables share a cache line")
+		}
+		lines[line] = v
 	}
 }

@@ -263,6 +263,6 @@ func (r *run) leave() {
 		r.inside = false
 		r.passGate()
 		r.me.Leave()
-		r.ctx, r.me = nil, held.Me{}
+		r.ctx = nil
 	}
 }
