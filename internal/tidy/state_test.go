@@ -89,6 +89,10 @@ func (t *tree) changeable(s *source, v *ast.ValueSpec, i int) string {
 		if x.Op == token.AND {
 			return "others can change what it points to"
 		}
+	case *ast.SelectorExpr:
+		if v.Names[i].Name == x.Sel.Name && strings.HasPrefix(x.Sel.Name, "Err") {
+			return t.written(s, v.Names[i]) // the sentinel of another package under its own name
+		}
 	case *ast.CompositeLit:
 		if pkg, _ := callee(s, x.Type); strings.HasPrefix(pkg, "sync") {
 			return "its methods change it"
