@@ -12,7 +12,10 @@ import (
 // shards is the number of parts of a KeyMap that can gain and lose keys independently.
 // Only that takes a part's mutex, for an instant; what happens to the value of a key
 // takes the key's own lock.
-const shards = 64
+const (
+	shardBits = 6
+	shards    = 1 << shardBits
+)
 
 // KeyMap is a map with a lock for each key: what happens to one key never waits for
 // another. It is made by [NewKeyMap] and must not be copied.
@@ -55,7 +58,7 @@ func NewKeyMap[K comparable, V any](initial map[K]V) *KeyMap[K, V] {
 // at returns the hash of a key and the part that it belongs to.
 func (m *KeyMap[K, V]) at(key K) (uint64, *part[K, V]) {
 	hash := hashOf(m.seed, key, "KeyMap")
-	return hash, &m.parts[hash>>(64-6)]
+	return hash, &m.parts[hash>>(64-shardBits)]
 }
 
 // hashOf says what is wrong with a map that was not made.
@@ -190,7 +193,12 @@ func (m *KeyMap[K, V]) getOrCreate(ctx context.Context, name string, key K, fn f
 		return zero, refusal(keyCall(name), top)
 	}
 	hash, p := m.at(key)
-	if e := p.index.find(hash, key); e != nil && !e.extra.taken() {
+	if e := p.index.find(hash, key); e != nil {
+		if e.extra.taken() { // let all who wait go on at once when there is a value
+			if err := e.extra.settle(ctx); err != nil {
+				return zero, err
+			}
+		}
 		if v, ok := e.cell.get(); ok {
 			return v, nil
 		}

@@ -116,12 +116,12 @@ func (l *lock) join(w *waiter) bool {
 
 // settle waits until who has the lock now has released it. It takes nothing.
 func (l *lock) settle(ctx context.Context) error {
-	w := &waiter{ready: make(chan struct{}, 1), reads: true}
 	for range spins {
 		if l.word.Load()&taken == 0 {
 			return nil
 		}
 	}
+	w := &waiter{ready: make(chan struct{}, 1), reads: true}
 	if !l.join(w) {
 		return nil
 	}

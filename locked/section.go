@@ -26,11 +26,15 @@ type section[K comparable, V any] struct {
 
 // was is one step back: an entry had this value, or the map this table.
 type was[K comparable, V any] struct {
-	e          *mapEntry[K, V] // nil when it is about the table
-	value      *V              // nil for none
+	e      *mapEntry[K, V]
+	value  *V             // nil for none
+	full   *emptied[K, V] // what was emptied; there is no entry then
+	undone bool
+}
+
+type emptied[K comparable, V any] struct {
 	table      *table[K, V, stamp]
 	live, size int
-	undone     bool
 }
 
 // keptUndo is how many steps back a map keeps room for between its sections.
@@ -58,7 +62,7 @@ func (m *Map[K, V]) SynchronizeContext(ctx context.Context, fn func(s *Section[K
 func (m *Map[K, V]) synchronize(ctx context.Context, name string, fn func(*Section[K, V]) error) error {
 	me := held.Who()
 	if top := me.Top(); m.inside(top) {
-		return m.run(fn)
+		return m.inner(fn)
 	} else if refuses(top) {
 		return refusal(m.call(name), top)
 	}
@@ -69,31 +73,40 @@ func (m *Map[K, V]) synchronize(ctx context.Context, name string, fn func(*Secti
 		return err
 	}
 	me = me.Enter(held.Frame{Kind: held.Map, Of: unsafe.Pointer(m)})
-	defer m.leave(me)
-	return m.run(fn)
-}
-
-func (m *Map[K, V]) leave(me held.Me) {
-	m.commit()
-	me.Leave()
-	m.lock.unlock()
-}
-
-// run runs a function as a section, or an inner one, and undoes what it did if it fails.
-func (m *Map[K, V]) run(fn func(*Section[K, V]) error) error {
-	m.number++
-	s := &Section[K, V]{m: m, number: m.number}
-	mark, done := len(m.undo), false
+	s, done := m.begin(), false
 	defer func() {
-		s.number = 0
-		m.number++ // what follows is not a part of it, if only to be undone without it
-		if !done {
-			m.rollback(mark)
-		}
+		m.end(s, 0, done)
+		m.commit()
+		me.Leave()
+		m.lock.unlock()
 	}()
 	err := fn(s)
 	done = err == nil
 	return err
+}
+
+// inner runs a function as an inner section.
+func (m *Map[K, V]) inner(fn func(*Section[K, V]) error) error {
+	mark, done := len(m.undo), false
+	s := m.begin()
+	defer func() { m.end(s, mark, done) }()
+	err := fn(s)
+	done = err == nil
+	return err
+}
+
+func (m *Map[K, V]) begin() *Section[K, V] {
+	m.number++
+	return &Section[K, V]{m: m, number: m.number}
+}
+
+// end ends a section, and undoes the steps since its mark unless it is done.
+func (m *Map[K, V]) end(s *Section[K, V], mark int, done bool) {
+	s.number = 0
+	m.number++ // what follows is not a part of it, if only to be undone without it
+	if !done {
+		m.rollback(mark)
+	}
 }
 
 // set gives an entry a value, or takes it away, and remembers what was.
@@ -130,7 +143,7 @@ func (m *Map[K, V]) store(key K, v V) {
 
 // empty replaces the table, so that clearing costs the same whatever the size.
 func (m *Map[K, V]) empty() {
-	m.undo = append(m.undo, was[K, V]{table: m.table.Load(), live: m.live, size: m.size})
+	m.undo = append(m.undo, was[K, V]{full: &emptied[K, V]{m.table.Load(), m.live, m.size}})
 	m.table.Store(nil)
 	m.live, m.size = 0, 0
 	m.clears++
@@ -147,8 +160,8 @@ func (m *Map[K, V]) rollback(mark int) {
 		case w.e != nil:
 			m.replace(w.e, w.value)
 		default:
-			m.table.Store(w.table)
-			m.live, m.size = w.live, w.size
+			m.table.Store(w.full.table)
+			m.live, m.size = w.full.live, w.full.size
 			m.clears++
 		}
 		w.undone = true
@@ -157,6 +170,9 @@ func (m *Map[K, V]) rollback(mark int) {
 
 // commit takes the entries out that have no value any more, and forgets the steps.
 func (m *Map[K, V]) commit() {
+	if len(m.undo) == 0 {
+		return
+	}
 	for i := range m.undo {
 		if e := m.undo[i].e; e != nil && !e.cell.full() {
 			m.remove(e.extra.hash, e)
