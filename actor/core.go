@@ -74,10 +74,11 @@ func (c *core[S]) made(create func() (S, error), up chan<- error) (ok bool) {
 func (c *core[S]) live() {
 	for {
 		c.work()
-		if c.unseen == nil && !c.idle() {
+		if c.found == ended {
 			close(c.done)
 			return
 		}
+		c.rest()
 	}
 }
 
@@ -124,6 +125,7 @@ func (c *core[S]) broken(why error) {
 	c.proceed()
 	if c.telling {
 		c.telling = false
+		defer func() { _ = recover() }() // a log that panics, too, has nobody left to tell
 		slog.Default().Error("an actor's OnError did not return", attrs(c.name, why)...)
 		return
 	}
@@ -137,12 +139,12 @@ func (c *core[S]) broken(why error) {
 
 // report tells an error that nobody waits for.
 func (c *core[S]) report(err error) {
-	if c.onError == nil {
-		slog.Default().Error("a message of an actor failed and nobody waits for it", attrs(c.name, err)...)
-		return
-	}
 	c.telling = true
-	c.onError(fmt.Errorf("%s: %w", c.name, err))
+	if c.onError != nil {
+		c.onError(fmt.Errorf("%s: %w", c.name, err))
+	} else {
+		slog.Default().Error("a message of an actor failed and nobody waits for it", attrs(c.name, err)...)
+	}
 	c.telling = false
 }
 

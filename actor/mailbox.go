@@ -42,26 +42,36 @@ type sender[S any] struct {
 
 // mailbox is a bounded queue of messages: many put, the owner takes.
 //
-// Messages are put under the mutex. The owner takes them without it, up to a position
-// that it has read under the mutex, and publishes how far it is in head; a place is
-// written again only by who has seen head behind it.
+// Messages are put under the mutex, and tail then tells the owner how far it may go. It
+// takes them without the mutex, and head tells how far it is; a place is written again
+// only by who has seen head behind it.
 type mailbox[S any] struct {
 	ring  []entry[S] // a power of two long
 	limit uint64     // how many may wait
 	wake  chan struct{}
 
-	_    [64]byte      // what the owner writes and what senders write are on lines of their own
-	head atomic.Uint64 // the next to run; only the owner writes it
-	upto uint64        // the owner's: behind the last that it knows of
-	_    [48]byte
+	_     [64]byte      // what the owner writes and what senders write are on lines of their own
+	head  atomic.Uint64 // the next to run; only the owner writes it
+	upto  uint64        // the owner's: tail as it has last seen it
+	found finding       // the owner's: what next found last
+	_     [40]byte
 
-	mu          sync.Mutex // guards the rest, and the fields of senders
-	tail        uint64     // where the next goes
-	resting     bool       // the owner waits for wake
+	tail        atomic.Uint64 // where the next goes; written under the mutex
+	mu          sync.Mutex    // guards the rest, and the fields of senders
+	resting     bool          // the owner waits for wake, or is about to
 	closed      bool
 	first, last *sender[S]
 	waiting     atomic.Int64 // length of that list; read by the owner without the mutex
 }
+
+// finding is what the owner has found, and so has to do.
+type finding int
+
+const (
+	busy  finding = iota // look for messages
+	empty                // wait for one
+	ended                // nothing more
+)
 
 func (m *mailbox[S]) init(limit int) {
 	if limit == 0 {
@@ -72,16 +82,12 @@ func (m *mailbox[S]) init(limit int) {
 	m.wake = make(chan struct{}, 1)
 }
 
-// next takes the next message, and lets in a sender that waited for its room.
+// next takes the next message, and lets in a sender that waited for its room. When
+// there is none, found tells why.
 func (m *mailbox[S]) next(e *entry[S]) bool {
 	h := m.head.Load()
-	if h == m.upto {
-		m.mu.Lock()
-		m.upto = m.tail
-		m.mu.Unlock()
-		if h == m.upto {
-			return false
-		}
+	if h == m.upto && m.look(h) != busy {
+		return false
 	}
 	at := &m.ring[h&uint64(len(m.ring)-1)]
 	*e = *at
@@ -97,21 +103,29 @@ func (m *mailbox[S]) next(e *entry[S]) bool {
 	return true
 }
 
-// idle waits for a message. It returns false at the end: closed and empty.
-func (m *mailbox[S]) idle() bool {
+// look sees whether there are messages from head on.
+func (m *mailbox[S]) look(head uint64) finding {
+	if m.upto = m.tail.Load(); m.upto != head {
+		return busy
+	}
 	m.mu.Lock()
-	if m.tail != m.head.Load() {
-		m.mu.Unlock()
-		return true
+	defer m.mu.Unlock()
+	switch m.upto = m.tail.Load(); {
+	case m.upto != head:
+	case m.closed:
+		m.found = ended
+	default:
+		m.found, m.resting = empty, true
 	}
-	if m.closed {
-		m.mu.Unlock()
-		return false
+	return m.found
+}
+
+// rest waits for a message, if next has found none.
+func (m *mailbox[S]) rest() {
+	if m.found == empty {
+		m.found = busy
+		<-m.wake
 	}
-	m.resting = true
-	m.mu.Unlock()
-	<-m.wake
-	return true
 }
 
 // put queues a message. With wait it returns a sender instead when there is no room.
@@ -121,7 +135,7 @@ func (m *mailbox[S]) put(e entry[S], wait bool, answer chan struct{}) (*sender[S
 		m.mu.Unlock()
 		return nil, ErrClosed
 	}
-	if m.first == nil && m.tail-m.head.Load() < m.limit {
+	if m.first == nil && m.tail.Load()-m.head.Load() < m.limit {
 		m.pushLocked(e)
 		m.unlockAndWake()
 		return nil, nil
@@ -141,8 +155,9 @@ func (m *mailbox[S]) put(e entry[S], wait bool, answer chan struct{}) (*sender[S
 }
 
 func (m *mailbox[S]) pushLocked(e entry[S]) {
-	m.ring[m.tail&uint64(len(m.ring)-1)] = e
-	m.tail++
+	tail := m.tail.Load()
+	m.ring[tail&uint64(len(m.ring)-1)] = e
+	m.tail.Store(tail + 1)
 }
 
 // unlockAndWake wakes an owner that rests although there is something for it.
@@ -157,7 +172,7 @@ func (m *mailbox[S]) unlockAndWake() {
 
 // admitLocked lets senders in, first come first served, while there is room.
 func (m *mailbox[S]) admitLocked() {
-	for m.first != nil && m.tail-m.head.Load() < m.limit {
+	for m.first != nil && m.tail.Load()-m.head.Load() < m.limit {
 		s := m.first
 		m.unlinkLocked(s)
 		m.pushLocked(s.entry)

@@ -25,6 +25,7 @@ type Options struct {
 // Owner is what messages are sent to: an *Object[T], whose messages are given a *T, or
 // a *Map[K, V], whose messages are given the map[K]V.
 type Owner[S any] interface {
+	// owner keeps the interface to the types of this package.
 	owner() *core[S]
 }
 

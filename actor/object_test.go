@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"runtime"
 	"strings"
@@ -393,4 +394,22 @@ func TestFutureWaitGivenUp(t *testing.T) {
 			t.Errorf("Wait: %d, %v; want 5", n, err)
 		}
 	})
+}
+
+// broken is a log that panics, as a handler with a defect does.
+type broken struct{ slog.Handler }
+
+func (broken) Handle(context.Context, slog.Record) error { panic("in the log") }
+
+// A log that panics ends neither the owner nor the process.
+func TestBrokenLog(t *testing.T) {
+	was := slog.Default()
+	slog.SetDefault(slog.New(broken{slog.NewTextHandler(io.Discard, nil)}))
+	defer slog.SetDefault(was)
+	for _, onError := range []func(error){nil, func(error) { panic("in OnError") }} {
+		o := counting(t, actor.Options{OnError: onError})
+		must(t, o.TryTell(func(*counter) error { return errTest }))
+		must(t, o.TryTell(func(*counter) error { panic(errTest) }))
+		value(t, o)
+	}
 }
