@@ -52,6 +52,9 @@ const (
 // String names the condition as columns are headed.
 func (w Where) String() string { return [...]string{"shared", "own", "own key"}[w] }
 
+// MarshalText makes the condition readable where figures are.
+func (w Where) MarshalText() ([]byte, error) { return []byte(w.String()), nil }
+
 // Subject is a way to share state.
 type Subject struct {
 	// Labels names each operation that the subject has.
