@@ -12,7 +12,7 @@ import (
 // Retry, returned by a transaction's function, takes back what it has set and runs it
 // again when something that it has read has changed. It may be wrapped.
 //
-//lint:ignore ST1012 it is an order rather than a failure, and callers never get to see it
+//lint:ignore ST1012 it is an order rather than a failure
 var Retry = errors.New("stm: retry")
 
 // ErrNothingRead is the error of a transaction that returns [Retry] and has read
