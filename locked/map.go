@@ -132,7 +132,9 @@ func (m *Map[K, V]) unchanged(before uint64) bool {
 // look returns the value of a key as it is now.
 func (m *Map[K, V]) look(hash uint64, key K) (v V, ok bool) {
 	if e := m.find(hash, key); e != nil {
-		return e.cell.get()
+		if p := e.cell.p.Load(); p != nil { // a Map adds to no number, so there is no other place
+			return *p, true
+		}
 	}
 	return v, false
 }

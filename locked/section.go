@@ -119,10 +119,10 @@ func (m *Map[K, V]) set(e *mapEntry[K, V], value *V) {
 }
 
 func (m *Map[K, V]) replace(e *mapEntry[K, V], value *V) {
-	if e.cell.full() {
+	switch had := e.cell.full(); {
+	case had && value == nil:
 		m.size--
-	}
-	if value != nil {
+	case !had && value != nil:
 		m.size++
 	}
 	e.cell.p.Store(value)
