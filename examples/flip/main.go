@@ -73,13 +73,13 @@ func run(ctx context.Context) error {
 			}
 		})
 	}
+	flip, next := s.open, s.close
 	for left.Load() > 0 {
-		if err := s.open(ctx); err != nil {
+		if err := flip(ctx); err != nil {
 			return err
 		}
-		if err := s.close(ctx); err != nil {
-			return err
-		}
+		flip, next = next, flip
+		runtime.Gosched() // with one processor the watchers come now, not when this goroutine's time is up
 	}
 	watching.Wait()
 	if taken, mixed := taken.Load(), mixed.Load(); taken != watchers*snapshots || mixed != 0 {
