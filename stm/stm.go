@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"runtime"
+	"time"
 	"unsafe"
 
 	"github.com/latchkey-go/latchkey/internal/held"
@@ -26,10 +27,14 @@ var ErrNested = held.ErrNested
 // instead.
 type NestedError = held.NestedError
 
-// How often a transaction may lose before it goes through the gate.
 const (
+	// How often a transaction may lose before it goes through the gate.
 	triesBeforeGate     = 10
 	viewTriesBeforeGate = 3
+
+	// patience is about how long one that has lost gives way to others. To give way
+	// once may take much longer, when they have a lot to compute.
+	patience = 100 * time.Microsecond
 )
 
 // Tx is a transaction as its function sees it. It is void once the function has
@@ -229,17 +234,19 @@ func (r *run) loop(fn func(Tx) error, became outcome) (err error) {
 	return err
 }
 
-// backOff lets others go first; after too many losses it takes the gate.
+// backOff lets others go first, twice as often after each loss; after too many losses
+// it takes the gate, behind which there are none.
 func (r *run) backOff(losses, limit int) error {
-	if losses >= limit && !r.gated {
+	if losses >= limit {
 		select {
 		case gate <- struct{}{}:
 			r.gated = true
+			return nil
 		case <-r.ctx.Done():
 			return context.Cause(r.ctx)
 		}
 	}
-	for range losses {
+	for start, n := time.Now(), 1<<min(losses, 6); n > 0 && time.Since(start) < patience; n-- {
 		runtime.Gosched()
 	}
 	if r.ctx.Err() != nil {
