@@ -30,8 +30,8 @@
 // same calls are refused. Nothing is passed for that: it goes by the goroutine's identity. So
 // a goroutine that was started inside of such a function, and iter.Pull, are not seen: who
 // waits for one that wants the same lock waits for ever. On systems where the identity is not
-// known (others than amd64 and arm64) nothing is refused, which is logged once, and a section
-// inside of a section of the same map waits for ever. No detector sees too few locks: two
+// known nothing is refused, and a section inside of a section of the same map waits for ever;
+// see [Detecting]. No detector sees too few locks: two
 // values that must agree and are changed by two updates do not.
 //
 // # Values

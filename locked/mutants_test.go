@@ -40,7 +40,7 @@ var mutants = []mutant{
 		old: "\t\tp.index.remove(hash, e)\n", new: ""},
 	{name: "two entries of one key", file: "keymap.go", test: "TestClaimLooksAgain", slow: true,
 		old: "\tif e := p.index.find(hash, key); e != nil {\n\t\treturn e, false\n\t}\n", new: ""},
-	{name: "creators do not look again", file: "keymap.go", test: "TestGetOrCreateOnce", slow: true,
+	{name: "creators do not look again", file: "keymap.go", test: "TestGetOrCreateLeaderFails", slow: true,
 		old: "\tif v, ok := e.cell.get(); ok {\n\t\treturn v, nil\n\t}\n", new: ""},
 	{name: "a search ends at what was removed", file: "index.go", test: "TestKeyMapModel", slow: true,
 		old: "\t\tif e == nil {\n\t\t\treturn nil\n", new: "\t\tif e == nil || e == &t.gone {\n\t\t\treturn nil\n"},
