@@ -59,7 +59,7 @@ func (f *Future[R]) Wait(ctx context.Context) (R, error) {
 	default:
 	}
 	if owner != nil {
-		if err := owner.await(f.from, "to wait for"); err != nil {
+		if err := owner.await(f.from, f.done, "to wait for"); err != nil {
 			return none, err
 		}
 		defer owner.proceed()

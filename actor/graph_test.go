@@ -12,7 +12,7 @@ func TestNoCircleOfThePast(t *testing.T) {
 	nodes := make([]node, 20)
 	first, last := &nodes[0], &nodes[len(nodes)-1]
 	for i := 1; i < len(nodes)-1; i++ {
-		nodes[i].waits.Store(&nodes[i+1])
+		nodes[i].waits.Store(&edge{to: &nodes[i+1]})
 	}
 	var a node
 	var wg sync.WaitGroup
@@ -20,7 +20,7 @@ func TestNoCircleOfThePast(t *testing.T) {
 	wg.Go(func() {
 		for !stop.Load() {
 			for _, e := range [][2]*node{{first, &nodes[1]}, {last, &a}} {
-				if err := e[0].await(e[1], "to"); err != nil {
+				if err := e[0].await(e[1], nil, "to"); err != nil {
 					t.Error(err)
 					return
 				}
@@ -29,7 +29,7 @@ func TestNoCircleOfThePast(t *testing.T) {
 		}
 	})
 	for range 100_000 {
-		if err := a.await(first, "to"); err != nil {
+		if err := a.await(first, nil, "to"); err != nil {
 			t.Errorf("a circle that never was: %v", err)
 			break
 		}
@@ -50,7 +50,7 @@ func TestCircleIsSeenByOne(t *testing.T) {
 			wg.Go(func() {
 				ready.Done()
 				ready.Wait()
-				told[i] = nodes[i].await(&nodes[(i+1)%len(nodes)], "to")
+				told[i] = nodes[i].await(&nodes[(i+1)%len(nodes)], nil, "to")
 			})
 		}
 		wg.Wait()
@@ -63,9 +63,9 @@ func TestCircleIsSeenByOne(t *testing.T) {
 // A walk that meets a circle of others ends.
 func TestCircleOfOthers(t *testing.T) {
 	var a, b, c node
-	b.waits.Store(&c)
-	c.waits.Store(&b)
-	if err := a.await(&b, "to"); err != nil {
+	b.waits.Store(&edge{to: &c})
+	c.waits.Store(&edge{to: &b})
+	if err := a.await(&b, nil, "to"); err != nil {
 		t.Errorf("refused for a circle of others: %v", err)
 	}
 }
@@ -77,7 +77,7 @@ func TestRingIsCleared(t *testing.T) {
 	fn := func(int) error { return nil }
 	for range 10 {
 		for range 3 {
-			if _, err := m.put(entry[int]{tell: fn}, false, nil); err != nil {
+			if _, err := m.put(entry[int]{tell: fn}, patience{}); err != nil {
 				t.Fatal(err)
 			}
 		}

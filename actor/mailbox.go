@@ -30,14 +30,30 @@ type call[S any] interface {
 	end(err error) error // answers; returns what could not be told to anybody
 }
 
+// patience is how a message is sent that finds no room.
+type patience struct {
+	wait   bool          // otherwise ErrFull
+	answer chan struct{} // where the sender waits for the answer, too; nil for a tell
+	from   *node         // the owner in whose message this is, if any
+	to     *node         // the owner of the mailbox
+}
+
 // sender waits for room.
 type sender[S any] struct {
 	entry[S]
-	ready      chan struct{} // gets one value when it is no longer linked
-	quiet      bool          // but none when the message is in the queue, as an answer will follow
+	patience
+	ready      chan struct{} // gets one value when it is refused or, for a tell, let in
 	linked     bool
 	refused    bool // the owner is closing
 	prev, next *sender[S]
+}
+
+// goOn ends the wait. The edge is taken back first: see node.
+func (s *sender[S]) goOn() {
+	if s.from != nil {
+		s.from.proceed()
+	}
+	s.ready <- struct{}{}
 }
 
 // mailbox is a bounded queue of messages: many put, the owner takes.
@@ -128,8 +144,8 @@ func (m *mailbox[S]) rest() {
 	}
 }
 
-// put queues a message. With wait it returns a sender instead when there is no room.
-func (m *mailbox[S]) put(e entry[S], wait bool, answer chan struct{}) (*sender[S], error) {
+// put queues a message. When there is no room, it returns a sender that waits for it.
+func (m *mailbox[S]) put(e entry[S], p patience) (s *sender[S], err error) {
 	m.mu.Lock()
 	if m.closed {
 		m.mu.Unlock()
@@ -140,18 +156,26 @@ func (m *mailbox[S]) put(e entry[S], wait bool, answer chan struct{}) (*sender[S
 		m.unlockAndWake()
 		return nil, nil
 	}
-	if !wait {
+	if !p.wait {
 		m.mu.Unlock()
 		return nil, ErrFull
 	}
-	s := &sender[S]{entry: e, ready: answer, quiet: answer != nil}
+	s = &sender[S]{entry: e, patience: p, ready: p.answer}
 	if s.ready == nil {
 		s.ready = make(chan struct{}, 1)
 	}
 	m.linkLocked(s)
 	m.admitLocked()
+	if s.linked && p.from != nil && p.answer == nil {
+		// The owner has not gone on to another message since, and cannot before the
+		// mutex is free; then it takes the edge back when it makes room.
+		if err = p.from.await(p.to, nil, "to wait for room in the mailbox of"); err != nil {
+			m.unlinkLocked(s)
+			s = nil
+		}
+	}
 	m.unlockAndWake()
-	return s, nil
+	return s, err
 }
 
 func (m *mailbox[S]) pushLocked(e entry[S]) {
@@ -176,8 +200,8 @@ func (m *mailbox[S]) admitLocked() {
 		s := m.first
 		m.unlinkLocked(s)
 		m.pushLocked(s.entry)
-		if !s.quiet {
-			s.ready <- struct{}{}
+		if s.answer == nil {
+			s.goOn()
 		}
 	}
 }
@@ -190,7 +214,7 @@ func (m *mailbox[S]) shut() {
 		s := m.first
 		m.unlinkLocked(s)
 		s.refused = true
-		s.ready <- struct{}{}
+		s.goOn()
 	}
 	m.unlockAndWake()
 }

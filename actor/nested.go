@@ -13,24 +13,31 @@ import (
 // Edges are set before the graph is looked at, and all operations are in one total
 // order. So of the owners of a circle that is there to stay, the one that was last to
 // set its edge finds all the others and refuses. No lock over the whole graph is needed.
+//
+// An edge is taken back by who answers or makes room, not by who waited: that one may be
+// woken much later, and meanwhile the other may well have a reason to wait for it.
 type node struct {
 	name  string
-	turn  atomic.Uint64        // number of the edge, raised before an edge is set
-	waits atomic.Pointer[node] // the edge, nil when this owner does not wait
+	waits atomic.Pointer[edge] // nil when this owner does not wait
+}
+
+// edge is one wait for another owner. Each wait has an edge of its own, so that two
+// looks that see the same pointer see the same wait.
+type edge struct {
+	to   *node
+	over <-chan struct{} // when closed, the wait is over; may be nil
 }
 
 // step is an edge as it was seen.
 type step struct {
-	at   *node
-	turn uint64
+	at *node
+	*edge
 }
 
-// await notes that the owner is going to wait for another one, until it
-// proceeds. It refuses
-// if that would wait for this one.
-func (n *node) await(to *node, wanted string) error {
-	n.turn.Add(1)
-	n.waits.Store(to)
+// await notes that the owner is going to wait for another one, until it proceeds. It
+// refuses if that would wait for this one.
+func (n *node) await(to *node, over <-chan struct{}, wanted string) error {
+	n.waits.Store(&edge{to, over})
 	circle := n.circle()
 	if circle == nil {
 		return nil
@@ -42,13 +49,27 @@ func (n *node) await(to *node, wanted string) error {
 // proceed takes the edge back.
 func (n *node) proceed() { n.waits.Store(nil) }
 
+// edge returns the wait that is not over.
+func (n *node) edge() *edge {
+	e := n.waits.Load()
+	if e == nil || e.over == nil {
+		return e
+	}
+	select {
+	case <-e.over:
+		return nil
+	default:
+		return e
+	}
+}
+
 // circle returns the owners on the way from this one back to it, nil if there is no
 // such way.
 //
 // The edges are read one after another and may not have been there together: one may
 // end before the next begins, and then nobody is stuck. So what looks like a circle is
-// walked again: edges that still have the number they had were there all the time, and
-// so all together in the moment between the walks.
+// looked at again: edges that are the same ones still were there all the time, and so
+// all together in the moment between the two looks.
 func (n *node) circle() []step {
 	for {
 		path := n.walk()
@@ -64,28 +85,26 @@ func (n *node) walk() []step {
 	var first [8]step
 	path := first[:0]
 	for at := n; ; {
-		s := step{at, at.turn.Load()}
-		next := at.waits.Load()
-		if next == nil {
+		e := at.edge()
+		if e == nil {
 			return nil
 		}
-		path = append(path, s)
-		if next == n {
+		path = append(path, step{at, e})
+		if e.to == n {
 			return path
 		}
 		for _, seen := range path {
-			if seen.at == next {
+			if seen.at == e.to {
 				return nil
 			}
 		}
-		at = next
+		at = e.to
 	}
 }
 
 func same(path []step) bool {
-	for i, s := range path {
-		next := path[(i+1)%len(path)].at
-		if s.at.waits.Load() != next || s.at.turn.Load() != s.turn {
+	for _, s := range path {
+		if s.at.edge() != s.edge {
 			return false
 		}
 	}

@@ -380,3 +380,39 @@ func TestNoCircle(t *testing.T) {
 	}
 	wg.Wait()
 }
+
+// An owner that has just answered, or made room, may wait for whom it has done that for,
+// although that one has not noticed yet.
+func TestAnsweredIsNoCircle(t *testing.T) {
+	ctx := context.Background()
+	for range 3000 {
+		a, b := counting(t, actor.Options{}), counting(t, actor.Options{Mailbox: 2})
+		asked := make(chan error, 1)
+		back := func(*counter) error {
+			asked <- a.Do(ctx, add)
+			return nil
+		}
+		thenBack := func(*counter) (int, error) { return 0, b.TryTell(back) }
+		for _, way := range []func() error{
+			func() error { _, err := actor.Ask(ctx, b, thenBack); return err },
+			func() error {
+				f, err := actor.Send(ctx, b, thenBack)
+				if err != nil {
+					return err
+				}
+				_, err = f.Wait(ctx)
+				return err
+			},
+			func() error {
+				release := hold(t, b)
+				must(t, b.TryTell(back))
+				fill(t, b)
+				go release()
+				return b.Tell(ctx, add)
+			},
+		} {
+			must(t, a.Do(ctx, func(*counter) error { return way() }))
+			must(t, <-asked)
+		}
+	}
+}

@@ -19,6 +19,7 @@ const (
 type reply struct {
 	state atomic.Uint32
 	ready chan struct{} // gets one value when the answer is there
+	from  *node         // the owner that waits in one of its messages, if any
 }
 
 func (r *reply) begin() bool { return r.state.CompareAndSwap(queued, running) }
@@ -27,6 +28,9 @@ func (r *reply) begin() bool { return r.state.CompareAndSwap(queued, running) }
 func (r *reply) end() bool {
 	if !r.state.CompareAndSwap(running, over) {
 		return false
+	}
+	if r.from != nil {
+		r.from.proceed() // the caller is known to wait here: see node
 	}
 	r.ready <- struct{}{}
 	return true
@@ -66,13 +70,14 @@ func (c *core[S]) ask(ctx context.Context, a call[S], r *reply, wait bool) error
 	if from != nil {
 		// The edge is there before the message is: an owner that runs it, and asks
 		// back, is refused.
-		if err := from.await(&c.node, "an ask of"); err != nil {
+		if err := from.await(&c.node, nil, "an ask of"); err != nil {
 			return err
 		}
 		defer from.proceed()
+		r.from = from
 	}
 	r.ready = c.chans.Get().(chan struct{})
-	s, err := c.put(entry[S]{call: a}, wait, r.ready)
+	s, err := c.put(entry[S]{call: a}, patience{wait, r.ready, from, &c.node})
 	if err != nil {
 		return err
 	}
@@ -122,19 +127,12 @@ func (c *core[S]) send(ctx context.Context, e entry[S]) error {
 	if done != nil && ctx.Err() != nil {
 		return notRun(ctx)
 	}
-	s, err := c.put(e, true, nil)
+	s, err := c.put(e, patience{wait: true, from: from, to: &c.node})
 	if s == nil {
 		return err
 	}
 	if from != nil {
-		// It waits already, so this is about an owner that is really stuck.
-		if err := from.await(&c.node, "to wait for room in the mailbox of"); err != nil {
-			if c.withdraw(s) {
-				return err
-			}
-		} else {
-			defer from.proceed()
-		}
+		defer from.proceed()
 	}
 	select {
 	case <-s.ready:
@@ -154,7 +152,7 @@ func (c *core[S]) trySend(e entry[S]) error {
 	if _, err := door("a message to", &c.node, false); err != nil {
 		return err
 	}
-	_, err := c.put(e, false, nil)
+	_, err := c.put(e, patience{})
 	return err
 }
 
@@ -165,7 +163,7 @@ func (c *core[S]) end(ctx context.Context) error {
 		return err
 	}
 	if from != nil {
-		if err := from.await(&c.node, "to close"); err != nil {
+		if err := from.await(&c.node, c.done, "to close"); err != nil {
 			return err
 		}
 		defer from.proceed()
@@ -189,7 +187,7 @@ func (c *core[S]) make(ctx context.Context, create func() (S, error)) error {
 		return fmt.Errorf("%s was not made: %w", c.name, ending(ctx))
 	}
 	if from != nil {
-		if err := from.await(&c.node, "to make"); err != nil {
+		if err := from.await(&c.node, nil, "to make"); err != nil {
 			return err
 		}
 		defer from.proceed()
