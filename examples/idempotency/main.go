@@ -1,6 +1,6 @@
 // Command idempotency shows orders that are sent again and not charged again. A map with a lock for each key has the
 // receipt of each order under its idempotency key. Whoever sends an order while it is being charged waits for that
-// receipt. A charge that failed leaves nothing behind, so that the next who sends the order tries again.
+// receipt. A charge that was refused leaves nothing behind, so that the next who sends the order tries again.
 //
 //	go run ./examples/idempotency
 package main
@@ -20,14 +20,15 @@ const (
 	copies = 8 // how often each order is sent
 )
 
-var errNoAnswer = errors.New("the bank did not answer")
+var errClosed = errors.New("the bank is closed, and has charged nothing")
 
-// bank does not answer the first time that it is asked about the first order.
-type bank struct{ charged, unanswered atomic.Int64 }
+// bank refuses the first time that it is asked about the first order. A refusal is safe to repeat; after no answer at all the
+// bank itself would have to be asked under the same key, since it may have charged.
+type bank struct{ charged, refused atomic.Int64 }
 
 func (b *bank) charge(order int) (receipt string, err error) {
-	if order == 0 && b.unanswered.CompareAndSwap(0, 1) {
-		return "", errNoAnswer
+	if order == 0 && b.refused.CompareAndSwap(0, 1) {
+		return "", errClosed
 	}
 	b.charged.Add(1)
 	return fmt.Sprint("receipt ", order), nil
@@ -50,7 +51,7 @@ func run() error {
 			order := i % orders
 			receipt, err := receipts.GetOrCreate(fmt.Sprint("order-", order), func() (string, error) { return b.charge(order) })
 			switch {
-			case errors.Is(err, errNoAnswer):
+			case errors.Is(err, errClosed):
 				failed.Add(1)
 			case err == nil && receipt == fmt.Sprint("receipt ", order):
 				right.Add(1)

@@ -16,28 +16,31 @@ import (
 	"github.com/latchkey-go/latchkey/locked"
 )
 
+// A key is a user or a token. They are told apart by the field, so nobody is called like somebody's token.
+type key struct{ user, token string }
+
 // A row is what a key has: a token its user, a user their tokens, which are replaced and not appended to in place.
 type row struct {
 	user   string
 	tokens []string
 }
 
-type store struct{ rows *locked.Map[string, row] }
+type store struct{ rows *locked.Map[key, row] }
 
 func (s store) login(user, token string) error {
-	return s.rows.Synchronize(func(rows *locked.Section[string, row]) error {
-		r, _ := rows.Load(user)
-		rows.Store(user, row{tokens: append(slices.Clone(r.tokens), token)})
-		rows.Store(token, row{user: user})
+	return s.rows.Synchronize(func(rows *locked.Section[key, row]) error {
+		r, _ := rows.Load(key{user: user})
+		rows.Store(key{user: user}, row{tokens: append(slices.Clone(r.tokens), token)})
+		rows.Store(key{token: token}, row{user: user})
 		return nil
 	})
 }
 
 func (s store) logoutEverywhere(user string) error {
-	return s.rows.Synchronize(func(rows *locked.Section[string, row]) error {
-		r, _ := rows.Delete(user)
+	return s.rows.Synchronize(func(rows *locked.Section[key, row]) error {
+		r, _ := rows.Delete(key{user: user})
 		for _, token := range r.tokens {
-			rows.Delete(token)
+			rows.Delete(key{token: token})
 		}
 		return nil
 	})
@@ -46,11 +49,11 @@ func (s store) logoutEverywhere(user string) error {
 // gaps counts tokens that are not in the index, and those of the index that are not there, in one moment's copy.
 func (s store) gaps() (n int) {
 	all := s.rows.Copy()
-	for key, r := range all {
-		if r.user != "" && !slices.Contains(all[r.user].tokens, key) {
+	for k, r := range all {
+		if r.user != "" && !slices.Contains(all[key{user: r.user}].tokens, k.token) {
 			n++
 		}
-		if slices.ContainsFunc(r.tokens, func(token string) bool { return all[token].user != key }) {
+		if slices.ContainsFunc(r.tokens, func(token string) bool { return all[key{token: token}].user != k.user }) {
 			n++
 		}
 	}
@@ -65,7 +68,7 @@ func main() {
 }
 
 func run() error {
-	s := store{locked.NewMap[string, row](nil)}
+	s := store{locked.NewMap[key, row](nil)}
 	var trouble atomic.Int64 // failures, and copies with gaps
 	var busy sync.WaitGroup
 	for _, user := range []string{"ann", "ben"} {
