@@ -4,6 +4,8 @@ package stm
 
 import (
 	"context"
+	"runtime"
+	"sync"
 	"testing"
 	"unsafe"
 )
@@ -74,4 +76,33 @@ func TestSize(t *testing.T) {
 		}
 		lines[line] = v
 	}
+}
+
+// Thousands that wait in Retry leave the table of who is inside of what to the others:
+// a transaction beside them costs what it costs alone.
+func TestWaitersDoNotCrowd(t *testing.T) {
+	const n = 10_000
+	v, w := NewVar(0), NewVar(0)
+	ctx, cancel := context.WithCancel(context.Background())
+	var wg sync.WaitGroup
+	for range n {
+		wg.Go(func() {
+			if _, err := waitUntil(ctx, 1, v); err == nil {
+				t.Error("it does not wait")
+			}
+		})
+	}
+	for waiting := 0; waiting < n; runtime.Gosched() {
+		if ws := v.core.waiters.Load(); ws != nil {
+			waiting = int(ws.n.Load())
+		}
+	}
+	if got := testing.AllocsPerRun(100, func() {
+		_ = Atomically(ctx, func(tx Tx) error { w.Get(tx); return nil })
+	}); got != 0 {
+		t.Errorf("%v allocations while %d wait, want none", got, n)
+	}
+	cancel()
+	wg.Wait()
+	clean(t, v, w)
 }

@@ -85,7 +85,7 @@ func (m *mutant) check(t *testing.T) {
 	if text, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("the defect does not build: %v\n%s", err, text)
 	}
-	run := exec.CommandContext(t.Context(), binary, "-test.run=^"+m.test+"$", "-test.timeout=10s")
+	run := exec.CommandContext(t.Context(), binary, "-test.run=^"+m.test+"$", "-test.timeout=10s", "-rapid.nofailfile")
 	run.Env = append(os.Environ(), "LATCHKEY_SOAK=")
 	if text, err := run.CombinedOutput(); err == nil || !strings.Contains(string(text), m.test) {
 		t.Errorf("%s passes with the defect: %v\n%s", m.test, err, text)

@@ -257,6 +257,12 @@ func (r *run) passGate() {
 	}
 }
 
+// enter notes that the goroutine is inside of the transaction.
+func (r *run) enter() {
+	r.me = r.me.Enter(held.Frame{Kind: held.Transaction, Of: unsafe.Pointer(r)})
+	r.known, r.inside = r.me.Depth() > 0, true
+}
+
 // leave ends the transaction, however it went.
 func (r *run) leave() {
 	if r.inside {

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"runtime"
 	"time"
-	"unsafe"
 
 	"github.com/latchkey-go/latchkey/internal/held"
 )
@@ -118,15 +117,15 @@ func do(me held.Me, ctx context.Context, fn func(Tx) error, reading bool) error 
 		return r.join(Tx{r, r.gen.Load()}, fn, reading)
 	}
 	r := pool.Get().(*run)
-	me = me.Enter(held.Frame{Kind: held.Transaction, Of: unsafe.Pointer(r)})
-	r.known = me.Depth() > 0
-	if !r.known {
+	r.me = me
+	if r.enter(); !r.known {
 		if tx, ok := ctx.Value(txKey{}).(Tx); ok && tx.r.gen.Load() == tx.gen {
+			r.leave()
 			pool.Put(r)
 			return tx.r.join(tx, fn, reading)
 		}
 	}
-	r.ctx, r.reading, r.me, r.inside = ctx, reading, me, true
+	r.ctx, r.reading = ctx, reading
 	became, err := r.attempt(fn)
 	if became != over {
 		err = r.repeat(fn, became)
@@ -255,7 +254,8 @@ func (r *run) backOff(losses, limit int) error {
 	return nil
 }
 
-// sleep waits for a change of what the last attempt has read.
+// sleep waits for a change of what the last attempt has read. Meanwhile the goroutine is
+// not inside of the transaction, so that many that wait do not fill the table of who is.
 func (r *run) sleep() error {
 	r.passGate()
 	defer r.forget()
@@ -268,7 +268,14 @@ func (r *run) sleep() error {
 	if len(r.reads.entries) == 0 {
 		return ErrNothingRead
 	}
-	return await(r.ctx, r.reads.entries)
+	r.me.Leave()
+	r.inside = false
+	err := await(r.ctx, r.reads.entries)
+	if r.known {
+		r.me = held.Who()
+	}
+	r.enter()
+	return err
 }
 
 // call calls all functions, those behind one that panics too.
