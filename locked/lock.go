@@ -63,12 +63,13 @@ func (l *lock) lockSlow(ctx context.Context) error {
 			return nil
 		}
 	}
+	done := ctx.Done() // a context that panics does so before anybody is queued
 	w := &waiter{ready: make(chan struct{}, 1)}
 	since := time.Now()
 	for l.join(w) {
-		if err := w.wait(ctx); err != nil {
+		if !w.wait(done) {
 			l.quit(w)
-			return err
+			return gaveUp(ctx)
 		}
 		if w.granted || l.compete() {
 			return nil
@@ -121,25 +122,23 @@ func (l *lock) settle(ctx context.Context) error {
 			return nil
 		}
 	}
+	done := ctx.Done()
 	w := &waiter{ready: make(chan struct{}, 1), reads: true}
-	if !l.join(w) {
-		return nil
-	}
-	if err := w.wait(ctx); err != nil {
+	if l.join(w) && !w.wait(done) {
 		l.quit(w)
-		return err
+		return gaveUp(ctx)
 	}
 	return nil
 }
 
-// wait returns when the waiter was told that it left the queue, or with the context's
-// error.
-func (w *waiter) wait(ctx context.Context) error {
+// wait waits until the waiter is told that it left the queue, and reports false when the
+// context's end came first.
+func (w *waiter) wait(done <-chan struct{}) bool {
 	select {
 	case <-w.ready:
-		return nil
-	case <-ctx.Done():
-		return gaveUp(ctx)
+		return true
+	case <-done:
+		return false
 	}
 }
 
