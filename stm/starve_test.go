@@ -152,8 +152,8 @@ func TestGateRespectsContexts(t *testing.T) {
 			}
 			return fn(tx)
 		})
-		if !errors.Is(err, errEnds) || runs != triesBeforeGate {
-			t.Errorf("%v after %d runs, want the cause after %d", err, runs, triesBeforeGate)
+		if !errors.Is(err, errEnds) || !errors.Is(err, context.Canceled) || runs != triesBeforeGate {
+			t.Errorf("%v after %d runs, want the context's error and cause after %d", err, runs, triesBeforeGate)
 		}
 	}
 	close(leave)

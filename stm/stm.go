@@ -76,8 +76,8 @@ func (tx Tx) AfterCommit(fn func()) {
 // Atomically runs fn as a transaction and returns nil once that is committed. An
 // error of fn takes back all that it has set and is returned; so does a panic, or
 // runtime.Goexit, which goes on. [Retry] makes it wait. When the context ends while
-// it waits or before it runs fn again, its cause is returned and nothing has
-// happened; an end while fn runs is no reason not to commit.
+// it waits or before it runs fn again, its error and its cause are returned, wrapped,
+// and nothing has happened; an end while fn runs is no reason not to commit.
 //
 // Inside of a transaction fn becomes a part of that: what it sets is published, or
 // taken back, with the rest. Its error, Retry too, takes back only what it has set
@@ -109,7 +109,7 @@ func OrElse(tx Tx, a, b func(Tx) error) error {
 // do is Atomically and View, for a goroutine.
 func do(me held.Me, ctx context.Context, fn func(Tx) error, reading bool) error {
 	if ctx.Err() != nil {
-		return context.Cause(ctx)
+		return gaveUp(ctx)
 	}
 	top := me.Top()
 	if top.Kind == held.Transaction {
@@ -242,14 +242,14 @@ func (r *run) backOff(losses, limit int) error {
 			r.gated = true
 			return nil
 		case <-r.ctx.Done():
-			return context.Cause(r.ctx)
+			return gaveUp(r.ctx)
 		}
 	}
 	for start, n := time.Now(), 1<<min(losses, 6); n > 0 && time.Since(start) < patience; n-- {
 		runtime.Gosched()
 	}
 	if r.ctx.Err() != nil {
-		return context.Cause(r.ctx)
+		return gaveUp(r.ctx)
 	}
 	return nil
 }

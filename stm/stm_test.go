@@ -106,13 +106,14 @@ func TestNested(t *testing.T) {
 	}
 }
 
-// A context that has ended is an error before anything is run.
+// A context that has ended is an error before anything is run, which is told by the
+// context's own error as well as by its cause.
 func TestContextEnded(t *testing.T) {
 	ctx, cancel := context.WithCancelCause(t.Context())
 	cancel(errMine)
 	err := stm.Atomically(ctx, func(stm.Tx) error { t.Error("it was run"); return nil })
-	if !errors.Is(err, errMine) {
-		t.Errorf("the error is %v, want the cause", err)
+	if !errors.Is(err, errMine) || !errors.Is(err, context.Canceled) {
+		t.Errorf("the error is %v, want context.Canceled and the cause", err)
 	}
 }
 

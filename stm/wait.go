@@ -2,6 +2,7 @@ package stm
 
 import (
 	"context"
+	"fmt"
 	"sync"
 	"sync/atomic"
 )
@@ -80,6 +81,15 @@ func await(ctx context.Context, reads []entry) error {
 	case <-ch:
 		return nil
 	case <-ctx.Done():
-		return context.Cause(ctx)
+		return gaveUp(ctx)
 	}
+}
+
+// gaveUp is the error of a transaction whose context has ended.
+func gaveUp(ctx context.Context) error {
+	err, cause := ctx.Err(), context.Cause(ctx)
+	if cause == err {
+		return fmt.Errorf("stm: the transaction was given up: %w", err)
+	}
+	return fmt.Errorf("stm: the transaction was given up: %w: %w", err, cause)
 }
