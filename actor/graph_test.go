@@ -4,6 +4,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 )
 
 // Edges that were there one after another are no circle, although one walk over them
@@ -57,6 +58,25 @@ func TestCircleIsSeenByOne(t *testing.T) {
 		if told[0] == nil && told[1] == nil && told[2] == nil {
 			t.Fatal("three wait for one another and nobody was told")
 		}
+	}
+}
+
+// To look along a way takes time in proportion to its length, whether it ends or leads
+// into a circle of others: with the square of it, this would take a minute.
+func TestLongWay(t *testing.T) {
+	nodes := make([]node, 200_000)
+	for i := 1; i < len(nodes)-1; i++ {
+		nodes[i].waits.Store(&edge{to: &nodes[i+1]})
+	}
+	start := time.Now()
+	for range 2 {
+		if err := nodes[0].await(&nodes[1], nil, "to"); err != nil {
+			t.Fatalf("a circle that is none: %v", err)
+		}
+		nodes[len(nodes)-1].waits.Store(&edge{to: &nodes[len(nodes)/2]})
+	}
+	if took := time.Since(start); took > 10*time.Second {
+		t.Errorf("it took %v", took)
 	}
 }
 

@@ -7,12 +7,15 @@ import (
 )
 
 // Map is a map that only one goroutine, its owner, touches. Make it with NewMap; it may
-// be used from any goroutine.
+// be used from any goroutine. Like an Object it is passed on as a pointer.
 //
 // Reads are questions that wait for their answer; Set and Add are tells, which do not.
 // What depends on an earlier answer belongs into one message: Do, Tell, or Ask and Send
 // with a function that is given the map.
-type Map[K comparable, V any] struct{ c *core[map[K]V] }
+type Map[K comparable, V any] struct {
+	_ noCopy
+	c *core[map[K]V]
+}
 
 // NewMap starts the owner of a copy of initial, which may be nil. It is refused inside
 // a transaction, and for bad options.
@@ -27,12 +30,12 @@ func NewMap[K comparable, V any](initial map[K]V, o Options) (*Map[K, V], error)
 	c.state = make(map[K]V, len(initial))
 	maps.Copy(c.state, initial)
 	c.start()
-	m := &Map[K, V]{c}
+	m := &Map[K, V]{c: c}
 	runtime.AddCleanup(m, func(c *core[map[K]V]) { c.shut() }, c)
 	return m, nil
 }
 
-func (m *Map[K, V]) owner() *core[map[K]V] { return m.c }
+func (m *Map[K, V]) owner() *core[map[K]V] { return made(m.c, "Map", "NewMap") }
 
 // Get returns the value of a key, and whether there is one. The value is not copied: a
 // message must not change what is behind a pointer, slice or map that Get gave away.
@@ -99,7 +102,7 @@ func Add[K comparable, V Number](ctx context.Context, m *Map[K, V], key K, n V) 
 
 // Tell sends a message and waits only until it is in the mailbox; see Object.Tell.
 func (m *Map[K, V]) Tell(ctx context.Context, fn func(map[K]V) error) error {
-	err := m.c.send(ctx, entry[map[K]V]{tell: fn})
+	err := m.owner().send(ctx, entry[map[K]V]{tell: fn})
 	runtime.KeepAlive(m)
 	return err
 }
@@ -107,7 +110,7 @@ func (m *Map[K, V]) Tell(ctx context.Context, fn func(map[K]V) error) error {
 // TryTell is Tell that does not wait: it returns ErrFull when there is no room. It is
 // allowed inside a lock.
 func (m *Map[K, V]) TryTell(fn func(map[K]V) error) error {
-	err := m.c.trySend(entry[map[K]V]{tell: fn})
+	err := m.owner().trySend(entry[map[K]V]{tell: fn})
 	runtime.KeepAlive(m)
 	return err
 }
@@ -117,7 +120,7 @@ func (m *Map[K, V]) Do(ctx context.Context, fn func(map[K]V) error) error { retu
 
 // Close ends the owner after the messages in its mailbox; see Object.Close.
 func (m *Map[K, V]) Close(ctx context.Context) error {
-	err := m.c.end(ctx)
+	err := m.owner().end(ctx)
 	runtime.KeepAlive(m)
 	return err
 }

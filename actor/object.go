@@ -30,8 +30,18 @@ type Owner[S any] interface {
 }
 
 // Object is a *T that only one goroutine, its owner, touches. Make it with New; it may
-// be used from any goroutine.
-type Object[T any] struct{ c *core[*T] }
+// be used from any goroutine. Pass it on as a pointer: a copy does not keep the owner from
+// ending once nothing refers to the original.
+type Object[T any] struct {
+	_ noCopy
+	c *core[*T]
+}
+
+// noCopy makes vet complain about copies.
+type noCopy struct{}
+
+func (*noCopy) Lock()   {}
+func (*noCopy) Unlock() {}
 
 // New starts an owner and has it make its object: create runs on the owner, and its
 // error or panic comes back here, wrapped. The context bounds the wait for create and
@@ -51,19 +61,27 @@ func New[T any](ctx context.Context, create func() (*T, error), o Options) (*Obj
 	if err != nil {
 		return nil, err
 	}
-	obj := &Object[T]{c}
+	obj := &Object[T]{c: c}
 	runtime.AddCleanup(obj, func(c *core[*T]) { c.shut() }, c)
 	return obj, nil
 }
 
-func (o *Object[T]) owner() *core[*T] { return o.c }
+func (o *Object[T]) owner() *core[*T] { return made(o.c, "Object", "New") }
+
+// made says what is wrong with a handle that was not made.
+func made[S any](c *core[S], kind, by string) *core[S] {
+	if c == nil {
+		panic("actor: this " + kind + " was not made by " + by)
+	}
+	return c
+}
 
 // Tell sends a message and waits only until it is in the mailbox. The function's error
 // goes to Options.OnError. Tell's own is that it was refused, as ErrClosed or a
 // NestedError, or that the context ended first; then the function is not run. From then
 // on the context does not matter.
 func (o *Object[T]) Tell(ctx context.Context, fn func(*T) error) error {
-	err := o.c.send(ctx, entry[*T]{tell: fn})
+	err := o.owner().send(ctx, entry[*T]{tell: fn})
 	runtime.KeepAlive(o)
 	return err
 }
@@ -71,7 +89,7 @@ func (o *Object[T]) Tell(ctx context.Context, fn func(*T) error) error {
 // TryTell is Tell that does not wait: it returns ErrFull when there is no room. It is
 // allowed inside a lock.
 func (o *Object[T]) TryTell(fn func(*T) error) error {
-	err := o.c.trySend(entry[*T]{tell: fn})
+	err := o.owner().trySend(entry[*T]{tell: fn})
 	runtime.KeepAlive(o)
 	return err
 }
@@ -85,7 +103,7 @@ func (o *Object[T]) Do(ctx context.Context, fn func(*T) error) error { return do
 //
 // A message cannot wait for its own owner's end; it may start a goroutine that does.
 func (o *Object[T]) Close(ctx context.Context) error {
-	err := o.c.end(ctx)
+	err := o.owner().end(ctx)
 	runtime.KeepAlive(o)
 	return err
 }
