@@ -34,7 +34,7 @@ func refusal(c call, inside held.Frame) *NestedError {
 func advice(c call, inside held.Frame) string {
 	switch {
 	case inside.Kind == held.Transaction:
-		return "a transaction may run more than once; do it after the commit, from an after-commit hook, or make both stm.Vars"
+		return "a transaction may run more than once; do it in its AfterCommit, or make both stm.Vars"
 	case inside.Kind == held.Var && inside.Of == c.of:
 		return "the function was given the value; use that, and return the new one"
 	case inside.Kind == held.KeyMap && c.kind == held.KeyMap:
@@ -43,6 +43,8 @@ func advice(c call, inside held.Frame) string {
 		return "what changes together belongs into one locked.Map, or into stm.Vars"
 	case inside.Kind == held.Map:
 		return "what changes together with the map belongs into it, or all of it into stm.Vars; what is only looked at may be read with Peek"
+	case c.kind == held.Map:
+		return "values that change together belong into stm.Vars, or into one locked.Map; read one that is only looked at before"
 	default:
 		return "values that change together belong into stm.Vars, or into one locked.Map; one that is only looked at may be read with Peek"
 	}

@@ -286,7 +286,10 @@ func TestAdvice(t *testing.T) {
 		{"KeyMap", "KeyMap.Update", "locked.Map", false},
 		{"Map", "Map.Synchronize", "one locked.Map", true},
 		{"Map", "Var.Load", "Peek", true},
-		{"transaction", "Var.Update", "after-commit", true},
+		{"transaction", "Var.Update", "AfterCommit", true},
+		{"transaction", "Map.Load", "AfterCommit", true},
+		{"Var", "Map.Load", "before", true},
+		{"KeyMap", "Map.Copy", "before", true},
 	} {
 		v, k, m := w.v, w.k, w.m
 		if c.other {
@@ -296,6 +299,9 @@ func TestAdvice(t *testing.T) {
 			err := caught(func() error { return calls[c.call](v, k, m, "b") })
 			if err == nil || !strings.Contains(err.Error(), c.want) {
 				t.Errorf("%s inside of %s says %v, want something with %q", c.call, c.inside, err, c.want)
+			}
+			if strings.HasPrefix(c.call, "Map.") && strings.Contains(err.Error(), "Peek") {
+				t.Errorf("%s inside of %s says %v, but a Map has no Peek", c.call, c.inside, err)
 			}
 		})
 	}
