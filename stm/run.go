@@ -164,6 +164,7 @@ func (r *run) pending(c *core) (int, unsafe.Pointer) {
 	if r.reading {
 		panic("stm: Set or Add in a View, which only reads; use Atomically")
 	}
+	r.own()
 	i := r.writes.find(c)
 	if i >= 0 && (r.saves == 0 || i >= r.mark) {
 		return i, r.writes.entries[i].value
@@ -174,7 +175,6 @@ func (r *run) pending(c *core) (int, unsafe.Pointer) {
 // set remembers what is to be published. The place is that of pending.
 func (r *run) set(c *core, place int, p unsafe.Pointer) {
 	if place < 0 {
-		r.own()
 		r.writes.add(c, p)
 		return
 	}
@@ -183,8 +183,8 @@ func (r *run) set(c *core, place int, p unsafe.Pointer) {
 	e.value = p
 }
 
-// own panics in a goroutine that is not the transaction's. It is asked once for each
-// variable, which is often enough to notice, and seldom enough to be cheap.
+// own panics in a goroutine that is not the transaction's. It is asked whenever something
+// is set, and once for each variable that is read, which is seldom enough to be cheap.
 func (r *run) own() {
 	if r.known && !r.me.Here() {
 		panic("stm: a transaction was used by another goroutine than its own")

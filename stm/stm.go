@@ -37,7 +37,8 @@ const (
 )
 
 // Tx is a transaction as its function sees it. It is void once the function has
-// returned, and in any other goroutine; to use it then panics.
+// returned, and to use it then panics. It belongs to its goroutine: another one must not
+// use it, and panics when it sets a variable or gets one that was not read yet.
 type Tx struct {
 	r   *run
 	gen uint64

@@ -58,6 +58,8 @@ func (w *waiters) wake() {
 		default: // woken already
 		}
 	}
+	w.ch = nil // so that nobody wakes them again until they have run
+	w.n.Store(0)
 }
 
 // await waits until one of the variables that were read is not what it was. A commit
