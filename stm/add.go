@@ -3,8 +3,6 @@ package stm
 import (
 	"context"
 	"unsafe"
-
-	"github.com/latchkey-go/latchkey/internal/held"
 )
 
 // Number is what can be added up.
@@ -25,20 +23,12 @@ func Add[N Number](tx Tx, v *Var[N], n N) N {
 // the variable, and nothing ends that wait; where it matters, use Atomically, which
 // has a context.
 func AddNow[N Number](v *Var[N], n N) N {
-	if held.Who().Top().Kind == held.Transaction {
+	c := &v.core
+	if !single() || !c.seize() {
 		return addSlow(v, n)
 	}
-	c := &v.core
-	for spins := 0; !c.lock.CompareAndSwap(0, publishing); spins++ {
-		if kept(c.lock.Load()) {
-			return addSlow(v, n)
-		}
-		pause(spins)
-	}
 	x := value[N](c.load()) + n
-	c.publish(unsafe.Pointer(&x), tick())
-	c.lock.Store(0)
-	c.wake()
+	c.yield(unsafe.Pointer(&x))
 	return x
 }
 

@@ -24,9 +24,11 @@ func TestAllocations(t *testing.T) {
 		fn   func()
 	}{
 		{"Load", 0, func() { v.Load() }},
+		{"SetNow", 1, func() { SetNow(v, 1) }},
 		{"AddNow", 1, func() { AddNow(v, 1) }},
 		{"read", 0, func() { _ = Atomically(ctx, func(tx Tx) error { v.Get(tx); return nil }) }},
 		{"view of two", 0, func() { _ = View(ctx, func(tx Tx) error { v.Get(tx); w.Get(tx); return nil }) }},
+		{"Read of two", 0, func() { _, _ = Read(ctx, func(tx Tx) (int, error) { return v.Get(tx) + w.Get(tx), nil }) }},
 		{"view of a hundred", 0, func() {
 			_ = View(ctx, func(tx Tx) error {
 				for i := range hundred {

@@ -57,6 +57,14 @@ func BenchmarkAddNow(b *testing.B) {
 	}
 }
 
+func BenchmarkSetNow(b *testing.B) {
+	v := NewVar(0)
+	b.ReportAllocs()
+	for i := range b.N {
+		SetNow(v, i)
+	}
+}
+
 func BenchmarkLoad(b *testing.B) {
 	v := NewVar(1)
 	n := 0

@@ -46,7 +46,7 @@
 // [NestedError]. This needs to know the goroutine; a goroutine that a transaction's
 // function starts, and what iter.Pull runs, is another one. Where goroutines are not
 // told apart, which is logged once, pass [Tx.Context] to a nested Atomically, and do
-// not call [AddNow] inside of a transaction.
+// not call [SetNow] and [AddNow] inside of a transaction.
 //
 // # Sources
 //

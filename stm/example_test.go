@@ -64,6 +64,29 @@ func ExampleView() {
 	// Output: 0 mixed
 }
 
+// Variables of a struct are set without a transaction around them.
+func ExampleSetNow() {
+	type config struct{ Host, Region string }
+	var service struct { // its variables need no constructor
+		config stm.Var[config]
+		seen   stm.Var[int]
+	}
+	stm.SetNow(&service.config, config{"one.example", "north"})
+	stm.AddNow(&service.seen, 1)
+	fmt.Println(service.config.Load(), service.seen.Load())
+	// Output: {one.example north} 1
+}
+
+// A result that is of one moment.
+func ExampleRead() {
+	alice, bob := stm.NewVar(30), stm.NewVar(70)
+	sum, err := stm.Read(context.Background(), func(tx stm.Tx) (int, error) {
+		return alice.Get(tx) + bob.Get(tx), nil
+	})
+	fmt.Println(sum, err)
+	// Output: 100 <nil>
+}
+
 // A consumer waits until there is something, and takes it.
 func ExampleRetry() {
 	var queue stm.Var[[]string]

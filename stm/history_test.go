@@ -15,12 +15,13 @@ import (
 
 // An operation of a history reads some variables and then sets some to a number that
 // nobody else sets, so that a history has one meaning. AddNow is one that reads and
-// sets one variable.
+// sets one variable, SetNow one that sets it.
 type operation struct {
 	reads  []int
 	writes []int
 	number int
 	add    bool
+	now    bool
 }
 
 // serial is the model: an operation sees all variables at one moment.
@@ -72,11 +73,13 @@ func history(t *testing.T, vars []stm.Var[int]) []porcupine.Operation {
 			<-gate
 			for i := range each {
 				op := operation{number: 1000*(w+1) + 10*i}
-				switch rand.IntN(6) {
+				switch rand.IntN(7) {
 				case 0:
 					op.reads = rand.Perm(len(vars))
 				case 1:
 					op.add, op.writes, op.number = true, []int{rand.IntN(len(vars))}, 1
+				case 2:
+					op.now, op.writes = true, []int{rand.IntN(len(vars))}
 				default:
 					op.reads, op.writes = some(len(vars), 4), some(len(vars), 3)
 				}
@@ -98,6 +101,10 @@ func history(t *testing.T, vars []stm.Var[int]) []porcupine.Operation {
 func (op operation) run(t *testing.T, vars []stm.Var[int]) (seen []int) {
 	if op.add {
 		return []int{stm.AddNow(&vars[op.writes[0]], op.number)}
+	}
+	if op.now {
+		stm.SetNow(&vars[op.writes[0]], op.number)
+		return nil
 	}
 	body := func(tx stm.Tx) error {
 		seen = nil

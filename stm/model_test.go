@@ -11,7 +11,7 @@ import (
 
 // A step of a program: what a transaction's function does, with its own steps inside.
 type step struct {
-	kind  string // get, set, add, now, hook, nested, view, orelse
+	kind  string // get, set, add, put, now, hook, sweep, nested, view, read, orelse
 	v, x  int
 	inner []step
 	other []step
@@ -21,9 +21,9 @@ type step struct {
 // steps draws a program. Its functions touch many variables, so that the logs get
 // long.
 func steps(t *rapid.T, depth int) []step {
-	kinds := []string{"get", "set", "add", "now", "hook", "sweep", "nested", "view", "orelse"}
+	kinds := []string{"get", "set", "add", "put", "now", "hook", "sweep", "nested", "view", "read", "orelse"}
 	if depth == 0 {
-		kinds = kinds[:6]
+		kinds = kinds[:7]
 	}
 	out := make([]step, rapid.IntRange(0, 12).Draw(t, "steps"))
 	for i := range out {
@@ -56,7 +56,7 @@ func (m model) clone() model { return model{maps.Clone(m.vars), append([]int(nil
 func (m *model) run(program []step) {
 	for _, s := range program {
 		switch s.kind {
-		case "set":
+		case "set", "put":
 			m.vars[s.v] = s.x
 		case "add", "now":
 			m.vars[s.v] += s.x
@@ -88,6 +88,8 @@ func (m *model) real(t *rapid.T, tx stm.Tx, vars []stm.Var[int], program []step,
 			stm.Add(tx, &vars[s.v], s.x)
 		case "now":
 			stm.AddNow(&vars[s.v], s.x)
+		case "put":
+			stm.SetNow(&vars[s.v], s.x)
 		case "sweep":
 			for i := range s.v {
 				stm.Add(tx, &vars[i], s.x)
@@ -96,6 +98,11 @@ func (m *model) real(t *rapid.T, tx stm.Tx, vars []stm.Var[int], program []step,
 			tx.AfterCommit(func() { hook(s.x) })
 		case "view":
 			_ = stm.View(tx.Context(), func(tx stm.Tx) error { vars[s.v].Get(tx); return nil })
+		case "read":
+			got, err := stm.Read(tx.Context(), func(tx stm.Tx) (int, error) { return vars[s.v].Get(tx), nil })
+			if err != nil || got != m.vars[s.v] {
+				t.Fatalf("Read returns %d, %v, want %d", got, err, m.vars[s.v])
+			}
 		case "nested":
 			inner := m.clone()
 			err := stm.Atomically(tx.Context(), func(tx stm.Tx) error {

@@ -40,6 +40,9 @@ var mutants = []mutant{
 		"if reads[i].core.load() != reads[i].value {", "if false {", "TestAwaitLooksAgain"},
 	{"one is woken", "wait.go", "		default: // woken already\n		}", "		default: // woken already\n		}\n		break", "TestRetryWakesAll"},
 	{"a panic leaves the gate closed", "stm.go", "r.leave() // and it", "r.me.Leave() // and it", "TestEnds"},
+	{"what is set at once wakes nobody", "now.go", "	c.wake()\n", "", "TestSetNow"},
+	{"what is set at once does not join", "now.go", "Kind != held.Transaction", "Kind != 0xff", "TestModel"},
+	{"what is set at once overtakes a commit", "now.go", "return c.lock.CompareAndSwap(0, publishing) ||", "return true ||", "TestSetNowWaits"},
 	{"a Tx outlives its attempt", "run.go", "	r.gen.Add(1)\n", "", "TestTxAfterItsEnd"},
 }
 

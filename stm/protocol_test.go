@@ -167,6 +167,35 @@ func TestKept(t *testing.T) {
 	clean(t, x, y)
 }
 
+// SetNow waits for a commit that has its variable, and for a run behind the gate that
+// keeps it: what they publish was computed before.
+func TestSetNowWaits(t *testing.T) {
+	x, r := NewVar(1), begun(false)
+	for _, word := range []uintptr{publishing, r.word()} {
+		if !x.core.tryLock(word) {
+			t.Fatal("x is locked")
+		}
+		done := make(chan struct{})
+		go func() { defer close(done); SetNow(x, 7) }()
+		for range 1000 {
+			runtime.Gosched()
+		}
+		if got := x.Load(); got == 7 {
+			t.Error("a variable was set though another has it")
+		}
+		two := 2
+		x.core.publish(unsafe.Pointer(&two), tick())
+		x.core.lock.Store(0)
+		<-done
+		if got := x.Load(); got != 7 {
+			t.Errorf("x holds %d, want 7", got)
+		}
+		mustCommit(t, func(tx Tx) { x.Set(tx, 1) })
+	}
+	runtime.KeepAlive(r)
+	clean(t, x)
+}
+
 // Where goroutines are not told apart, a nested call finds its transaction in the
 // context that it is given, until that has ended.
 func TestUndetected(t *testing.T) {

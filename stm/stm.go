@@ -71,6 +71,9 @@ type txKey struct{}
 func (tx Tx) AfterCommit(fn func()) {
 	r := tx.run()
 	r.own()
+	if fn == nil {
+		panic("stm: AfterCommit was given a nil function; there is nothing to call")
+	}
 	r.hooks = append(r.hooks, fn)
 }
 
@@ -95,12 +98,32 @@ func View(ctx context.Context, fn func(Tx) error) error {
 	return do(held.Who(), ctx, fn, true)
 }
 
+// Read is a [View] that returns what fn does: values that are of one moment. With an
+// error it returns the zero T.
+func Read[T any](ctx context.Context, fn func(Tx) (T, error)) (T, error) {
+	if fn == nil {
+		missing(ctx)
+	}
+	var x, zero T
+	err := View(ctx, func(tx Tx) (err error) {
+		x, err = fn(tx)
+		return err
+	})
+	if err != nil {
+		return zero, err
+	}
+	return x, nil
+}
+
 // OrElse runs a as a part of the transaction; when that returns [Retry], what it has
 // set is taken back and b is run. When b returns Retry too, so does OrElse, and a
 // transaction that passes it on waits for a change of what either has read.
 func OrElse(tx Tx, a, b func(Tx) error) error {
 	r := tx.run()
 	r.own()
+	if a == nil || b == nil {
+		panic("stm: OrElse was given a nil function; it needs two")
+	}
 	if err := r.join(tx, a, false); !errors.Is(err, Retry) {
 		return err
 	}
@@ -109,6 +132,9 @@ func OrElse(tx Tx, a, b func(Tx) error) error {
 
 // do is Atomically and View, for a goroutine.
 func do(me held.Me, ctx context.Context, fn func(Tx) error, reading bool) error {
+	if ctx == nil || fn == nil {
+		missing(ctx)
+	}
 	if ctx.Err() != nil {
 		return gaveUp(ctx)
 	}
@@ -139,6 +165,14 @@ func do(me held.Me, ctx context.Context, fn func(Tx) error, reading bool) error 
 		call(hooks)
 	}
 	return err
+}
+
+// missing panics for a transaction that was given nil, before anything is done.
+func missing(ctx context.Context) {
+	if ctx == nil {
+		panic("stm: a transaction was given a nil context; context.Background() is one that never ends")
+	}
+	panic("stm: a transaction was given a nil function; there is nothing to run")
 }
 
 // join runs a part of a transaction, whose error takes back what the part has set.

@@ -195,7 +195,7 @@ func TestOrElse(t *testing.T) {
 		if err := stm.OrElse(tx, retry(a), retry(b)); !errors.Is(err, stm.Retry) {
 			t.Errorf("OrElse returns %v, want Retry", err)
 		}
-		if err := stm.OrElse(tx, func(tx stm.Tx) error { b.Set(tx, 9); return errMine }, nil); !errors.Is(err, errMine) {
+		if err := stm.OrElse(tx, func(tx stm.Tx) error { b.Set(tx, 9); return errMine }, set(b, 9)); !errors.Is(err, errMine) {
 			t.Errorf("OrElse returns %v, want the error of the first", err)
 		}
 	})

@@ -2,6 +2,7 @@ package stm
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"sync/atomic"
@@ -87,10 +88,11 @@ func await(ctx context.Context, reads []entry) error {
 	}
 }
 
-// gaveUp is the error of a transaction whose context has ended.
+// gaveUp is the error of a transaction whose context has ended. A context of somebody's
+// own may have ended before its parent has, and have no cause then.
 func gaveUp(ctx context.Context) error {
 	err, cause := ctx.Err(), context.Cause(ctx)
-	if cause == err {
+	if cause == nil || errors.Is(err, cause) {
 		return fmt.Errorf("stm: the transaction was given up: %w", err)
 	}
 	return fmt.Errorf("stm: the transaction was given up: %w: %w", err, cause)
