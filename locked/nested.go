@@ -34,7 +34,7 @@ func refusal(c call, inside held.Frame) *NestedError {
 func advice(c call, inside held.Frame) string {
 	switch {
 	case inside.Kind == held.Transaction:
-		return "a transaction may run more than once; do it in its AfterCommit, or make both stm.Vars"
+		return "a transaction may run more than once; do it in its Tx.AfterCommit, or make both stm.Vars"
 	case inside.Kind == held.Var && inside.Of == c.of:
 		return "the function was given the value; use that, and return the new one"
 	case inside.Kind == held.KeyMap && c.kind == held.KeyMap:
