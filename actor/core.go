@@ -3,6 +3,7 @@ package actor
 import (
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"runtime/debug"
 	"sync"
@@ -25,6 +26,12 @@ type core[S any] struct {
 	current entry[S] // what is being run
 	unseen  error    // to be reported
 	telling bool     // onError is running
+	parting call[S]  // the last act that is still to come, if there is one
+	ending  error    // of the last act; others read it when done is closed
+
+	// The mailbox's mutex guards the rest.
+	closers int  // how many wait in Close to be told how the last act went
+	parted  bool // the last act is over
 }
 
 func newCore[S any](o Options) (*core[S], error) {
@@ -33,12 +40,15 @@ func newCore[S any](o Options) (*core[S], error) {
 	}
 	c := &core[S]{onError: o.OnError, done: make(chan struct{})}
 	c.name = o.Name
+	var s S
 	if c.name == "" {
-		var s S
 		c.name = fmt.Sprintf("actor of %T", s)
 	}
 	c.mailbox.init(o.Mailbox)
 	c.chans.New = func() any { return make(chan struct{}, 1) }
+	if _, ok := any(s).(io.Closer); ok {
+		c.parting = &parting[S]{c: c}
+	}
 	return c, nil
 }
 
@@ -70,11 +80,11 @@ func (c *core[S]) made(create func() (S, error), up chan<- error) (ok bool) {
 	return err == nil
 }
 
-// live runs messages until the end.
+// live runs messages until the end, which is after the last act and its report.
 func (c *core[S]) live() {
 	for {
 		c.work()
-		if c.found == ended {
+		if c.found == ended && c.unseen == nil {
 			close(c.done)
 			return
 		}
@@ -104,7 +114,7 @@ func (c *core[S]) work() {
 		c.unseen = nil
 		c.report(err)
 	}
-	for c.next(&c.current) {
+	for c.next(&c.current) || c.part(&c.current) {
 		var err error
 		if call := c.current.call; call == nil {
 			err = c.current.tell(c.state)
@@ -132,7 +142,7 @@ func (c *core[S]) broken(why error) {
 	was := c.current
 	c.current = entry[S]{}
 	if was.call != nil {
-		why = was.call.end(why)
+		why = was.call.end(c.named(why))
 	}
 	c.unseen = why
 }
@@ -141,7 +151,7 @@ func (c *core[S]) broken(why error) {
 func (c *core[S]) report(err error) {
 	c.telling = true
 	if c.onError != nil {
-		c.onError(fmt.Errorf("%s: %w", c.name, err))
+		c.onError(c.named(err))
 	} else {
 		slog.Default().Error("a message of an actor failed and nobody waits for it", attrs(c.name, err)...)
 	}
@@ -149,6 +159,9 @@ func (c *core[S]) report(err error) {
 }
 
 func attrs(name string, err error) []any {
+	if e, ok := err.(*namedError); ok && e.name == name {
+		err = e.err
+	}
 	out := []any{"actor", name, "err", err}
 	var p *PanicError
 	if errors.As(err, &p) {

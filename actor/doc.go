@@ -28,6 +28,10 @@
 //
 // # Errors
 //
+// Errors of this package begin with the owner's name, which is [Options].Name; those of
+// functions are passed on as they are. Nil functions, nil contexts, and handles that were
+// not made by New or NewMap panic in whoever uses them.
+//
 // The error of an ask or a future goes to whoever waits for it. That of a tell, and
 // that of an ask whose caller has left, goes to [Options].OnError, by default to the
 // log. A panic becomes a [PanicError] with the owner's stack, runtime.Goexit becomes
@@ -52,7 +56,10 @@
 //
 // # Ends
 //
-// Close refuses new messages, runs those that are queued, and ends the goroutine. An
-// owner that nothing refers to any more ends as well, some time after the garbage
-// collector noticed, but programs should not wait for that.
+// Close refuses new messages, runs those that are queued, and ends the goroutine. If the
+// object is an [io.Closer], the owner calls its Close as its last act, on the same
+// goroutine, and Close returns its error: nobody else need close a file that is owned. An
+// owner that nothing refers to any more ends as well, in the same way but for its errors,
+// which go to OnError; that is some time after the garbage collector noticed, and programs
+// should not wait for it.
 package actor

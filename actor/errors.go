@@ -8,7 +8,8 @@ import (
 	"github.com/latchkey-go/latchkey/internal/held"
 )
 
-// Errors of this package, to be tested for with errors.Is.
+// Errors of this package, to be tested for with errors.Is: what is returned says the
+// owner's name, too.
 var (
 	// ErrClosed refuses a message to an owner that is closing or has ended. The
 	// message was not run and will not be.
@@ -34,14 +35,15 @@ var (
 // or by way of other owners.
 type NestedError = held.NestedError
 
-// PanicError answers a message, or the making of an owner, that panicked.
+// PanicError answers a message that panicked, or the making or closing of what an owner
+// has. It is found with errors.As.
 type PanicError struct {
 	Value any    // what panic was called with
 	Stack []byte // of the owner's goroutine, as debug.Stack has it
 }
 
 // Error tells the panic's value and not the stack, to fit on a line.
-func (e *PanicError) Error() string { return fmt.Sprintf("the message panicked: %v", e.Value) }
+func (e *PanicError) Error() string { return fmt.Sprintf("panicked: %v", e.Value) }
 
 // Unwrap is the panic's value if that is an error.
 func (e *PanicError) Unwrap() error {
@@ -49,9 +51,43 @@ func (e *PanicError) Unwrap() error {
 	return err
 }
 
+// namedError is an error with the name of the owner that it comes from.
+type namedError struct {
+	name string
+	err  error
+}
+
+func (e *namedError) Error() string { return e.name + ": " + e.err.Error() }
+
+func (e *namedError) Unwrap() error { return e.err }
+
+// named adds the owner's name, once.
+func (n *node) named(err error) error {
+	if err == nil {
+		return nil
+	}
+	if e, ok := err.(*namedError); ok && e.name == n.name {
+		return err
+	}
+	return &namedError{n.name, err}
+}
+
 // notRun says that a context ended in time: the message was not run.
-func notRun(ctx context.Context) error {
-	return fmt.Errorf("the message was not run: %w", ending(ctx))
+func (n *node) notRun(ctx context.Context) error {
+	return n.named(fmt.Errorf("the message was not run: %w", ending(ctx)))
+}
+
+// needContext and needFunc panic where the mistake is, not in the owner.
+func needContext(ctx context.Context) {
+	if ctx == nil {
+		panic("actor: the context is nil: pass context.Background() if there is none")
+	}
+}
+
+func needFunc(isNil bool) {
+	if isNil {
+		panic("actor: the function is nil: there is nothing for the owner to run")
+	}
 }
 
 // ending is the error of a context that ended, and its cause if that is another.

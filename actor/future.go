@@ -17,7 +17,8 @@ type Future[R any] struct {
 // Send sends a message and waits only until it is in the mailbox, like Tell. The answer,
 // error and panic included, is the future's: nobody else is told.
 func Send[S, R any](ctx context.Context, o Owner[S], fn func(S) (R, error)) (*Future[R], error) {
-	c := o.owner()
+	needFunc(fn == nil)
+	c := coreOf(o)
 	f := &future[S, R]{Future[R]{from: &c.node, done: make(chan struct{})}, fn}
 	err := c.send(ctx, entry[S]{call: f})
 	runtime.KeepAlive(o)
@@ -30,7 +31,8 @@ func Send[S, R any](ctx context.Context, o Owner[S], fn func(S) (R, error)) (*Fu
 // TrySend is Send that does not wait: it returns ErrFull when there is no room. It is
 // allowed inside a lock.
 func TrySend[S, R any](o Owner[S], fn func(S) (R, error)) (*Future[R], error) {
-	c := o.owner()
+	needFunc(fn == nil)
+	c := coreOf(o)
 	f := &future[S, R]{Future[R]{from: &c.node, done: make(chan struct{})}, fn}
 	err := c.trySend(entry[S]{call: f})
 	runtime.KeepAlive(o)
@@ -42,12 +44,17 @@ func TrySend[S, R any](o Owner[S], fn func(S) (R, error)) (*Future[R], error) {
 
 // Done is closed when the answer is there. A message that waits for it is not seen
 // waiting, so that a circle would not be refused: use Wait there.
-func (f *Future[R]) Done() <-chan struct{} { return f.done }
+func (f *Future[R]) Done() <-chan struct{} {
+	f.need()
+	return f.done
+}
 
 // Wait waits for the answer and returns it. When the context ends first, the message
 // is run all the same, and Wait may be called again. The errors are those of Ask, but
 // never ErrUnknown.
 func (f *Future[R]) Wait(ctx context.Context) (R, error) {
+	f.need()
+	needContext(ctx)
 	var none R
 	owner, err := door("to wait for", f.from, true)
 	if err != nil {
@@ -68,7 +75,13 @@ func (f *Future[R]) Wait(ctx context.Context) (R, error) {
 	case <-f.done:
 		return f.val, f.err
 	case <-ctx.Done():
-		return none, fmt.Errorf("there is no answer yet: %w", ending(ctx))
+		return none, f.from.named(fmt.Errorf("there is no answer yet: %w", ending(ctx)))
+	}
+}
+
+func (f *Future[R]) need() {
+	if f == nil || f.done == nil {
+		panic("actor: this Future is nil or zero: it comes from actor.Send or TrySend, whose error says why there is none")
 	}
 }
 

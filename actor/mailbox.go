@@ -149,7 +149,7 @@ func (m *mailbox[S]) put(e entry[S], p patience) (s *sender[S], err error) {
 	m.mu.Lock()
 	if m.closed {
 		m.mu.Unlock()
-		return nil, ErrClosed
+		return nil, p.to.named(ErrClosed)
 	}
 	if m.first == nil && m.tail.Load()-m.head.Load() < m.limit {
 		m.pushLocked(e)
@@ -158,7 +158,7 @@ func (m *mailbox[S]) put(e entry[S], p patience) (s *sender[S], err error) {
 	}
 	if !p.wait {
 		m.mu.Unlock()
-		return nil, ErrFull
+		return nil, p.to.named(ErrFull)
 	}
 	s = &sender[S]{entry: e, patience: p, ready: p.answer}
 	if s.ready == nil {

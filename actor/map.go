@@ -9,7 +9,8 @@ import (
 // Map is a map that only one goroutine, its owner, touches. Make it with NewMap; it may
 // be used from any goroutine. Like an Object it is passed on as a pointer.
 //
-// Reads are questions that wait for their answer; Set and Add are tells, which do not.
+// Reads are questions that wait for their answer; Set, Add and Delete are tells, which do
+// not.
 // What depends on an earlier answer belongs into one message: Do, Tell, or Ask and Send
 // with a function that is given the map.
 type Map[K comparable, V any] struct {
@@ -35,7 +36,12 @@ func NewMap[K comparable, V any](initial map[K]V, o Options) (*Map[K, V], error)
 	return m, nil
 }
 
-func (m *Map[K, V]) owner() *core[map[K]V] { return made(m.c, "Map", "NewMap") }
+func (m *Map[K, V]) owner() *core[map[K]V] {
+	if m == nil || m.c == nil {
+		panic("actor: this Map is nil or zero, as it was not made by NewMap: use what actor.NewMap returns")
+	}
+	return m.c
+}
 
 // Get returns the value of a key, and whether there is one. The value is not copied: a
 // message must not change what is behind a pointer, slice or map that Get gave away.
@@ -84,6 +90,15 @@ func (m *Map[K, V]) Set(ctx context.Context, key K, value V) error {
 	})
 }
 
+// Delete tells the owner to take a key out. Whoever needs to know what was there asks
+// for it: Ask with a function that deletes and returns.
+func (m *Map[K, V]) Delete(ctx context.Context, key K) error {
+	return m.Tell(ctx, func(s map[K]V) error {
+		delete(s, key)
+		return nil
+	})
+}
+
 // Number is what Add can add.
 type Number interface {
 	~int | ~int8 | ~int16 | ~int32 | ~int64 |
@@ -102,6 +117,7 @@ func Add[K comparable, V Number](ctx context.Context, m *Map[K, V], key K, n V) 
 
 // Tell sends a message and waits only until it is in the mailbox; see Object.Tell.
 func (m *Map[K, V]) Tell(ctx context.Context, fn func(map[K]V) error) error {
+	needFunc(fn == nil)
 	err := m.owner().send(ctx, entry[map[K]V]{tell: fn})
 	runtime.KeepAlive(m)
 	return err
@@ -110,6 +126,7 @@ func (m *Map[K, V]) Tell(ctx context.Context, fn func(map[K]V) error) error {
 // TryTell is Tell that does not wait: it returns ErrFull when there is no room. It is
 // allowed inside a lock.
 func (m *Map[K, V]) TryTell(fn func(map[K]V) error) error {
+	needFunc(fn == nil)
 	err := m.owner().trySend(entry[map[K]V]{tell: fn})
 	runtime.KeepAlive(m)
 	return err
@@ -118,7 +135,8 @@ func (m *Map[K, V]) TryTell(fn func(map[K]V) error) error {
 // Do runs a function on the owner, with the map itself, and waits for it; see Ask.
 func (m *Map[K, V]) Do(ctx context.Context, fn func(map[K]V) error) error { return do(ctx, m, fn) }
 
-// Close ends the owner after the messages in its mailbox; see Object.Close.
+// Close ends the owner after the messages in its mailbox; see Object.Close. The values
+// are not closed.
 func (m *Map[K, V]) Close(ctx context.Context) error {
 	err := m.owner().end(ctx)
 	runtime.KeepAlive(m)

@@ -34,6 +34,12 @@ var mutants = []struct{ name, file, old, new, test string }{
 	{"tells are lost", "map.go", "		s[key] += n\n", "		if _, ok := s[key]; ok || len(s) == 0 {\n			s[key] += n\n		}\n", "TestMapHistories"},
 	{"the owner is not inside of its message", "core.go", "	me := held.Who().Enter(held.Frame{Kind: held.Actor, Of: unsafe.Pointer(&c.node)})\n	returned", "	me := held.Who()\n	returned", "TestConstructor"},
 	{"locks are no obstacle", "nested.go", "	case waits:\n", "	case waits && top.Kind == held.Var:\n", "TestMatrix"},
+	{"the last act is left out", "core.go", "	for c.next(&c.current) || c.part(&c.current) {\n", "	for c.next(&c.current) {\n", "TestLastAct"},
+	{"the last act comes with the first pause", "part.go", "c.parting == nil || c.found != ended {", "c.parting == nil {", "TestLastAct"},
+	{"the last act's error is told twice", "part.go", "	if c.closers > 0 {\n", "	if c.closers > 5 {\n", "TestLastActFails"},
+	{"who gave up in Close counts as told", "part.go", "	c.closers--\n", "", "TestLastActUnseen"},
+	{"the last act's panic is not reported", "core.go", "c.found == ended && c.unseen == nil {", "c.found == ended {", "TestLastActUnseen"},
+	{"the name is said twice", "errors.go", "; ok && e.name == n.name {", "; ok && e.name != n.name {", "TestLastActUnseen"},
 	{"nobody ends the forgotten", "object.go", "func(c *core[*T]) { c.shut() }", "func(*core[*T]) {}", "TestForgotten"},
 }
 

@@ -43,7 +43,7 @@ func (n *node) await(to *node, over <-chan struct{}, wanted string) error {
 		return nil
 	}
 	n.proceed()
-	return &NestedError{Wanted: wanted + " " + to.name, Inside: held.Actor, Advice: advice(circle)}
+	return &NestedError{Wanted: wanted + " " + to.name, Inside: held.Actor, Advice: advice(wanted, circle)}
 }
 
 // proceed takes the edge back.
@@ -115,7 +115,10 @@ func same(path []step) bool {
 	return true
 }
 
-func advice(circle []step) string {
+func advice(wanted string, circle []step) string {
+	if len(circle) == 1 && wanted == toClose {
+		return "the owner ends only after this message, which would wait for itself: do not wait, as in go o.Close(ctx)"
+	}
 	if len(circle) == 1 {
 		return "it is the owner of this message, which would wait for itself: call the method directly"
 	}
@@ -126,9 +129,16 @@ func advice(circle []step) string {
 		}
 		b.WriteString(s.at.name + " waits for " + circle[(i+2)%len(circle)].at.name)
 	}
-	b.WriteString(": let one of them use Send or TryTell and not wait")
+	if wanted == toClose {
+		b.WriteString(": close it where nobody waits, as in go o.Close(ctx)")
+	} else {
+		b.WriteString(": let one of them use Send or TryTell and not wait")
+	}
 	return b.String()
 }
+
+// toClose is what Close wants.
+const toClose = "to close"
 
 // door checks what the goroutine is inside of. It returns the owner if that is a
 // message, and refuses what may wait inside a lock, and everything inside a transaction.
@@ -141,7 +151,7 @@ func door(wanted string, to *node, waits bool) (*node, error) {
 		return (*node)(top.Of), nil
 	case top.Kind == held.Transaction:
 		return nil, &NestedError{Wanted: wanted + " " + to.name, Inside: top.Kind,
-			Advice: "the transaction may run more than once; do it in its AfterCommit"}
+			Advice: "the transaction may run more than once; do it in its Tx.AfterCommit"}
 	case waits:
 		return nil, &NestedError{Wanted: wanted + " " + to.name, Inside: top.Kind,
 			Advice: "everybody who needs the lock would wait with it; do it before or after, or use TryTell, which never waits"}

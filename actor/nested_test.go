@@ -154,8 +154,12 @@ func TestSelf(t *testing.T) {
 				}
 				return w.call(t.Context(), o)
 			})
+			advice := "directly"
+			if w.name == "Close" {
+				advice = "go o.Close(ctx)"
+			}
 			var nested *actor.NestedError
-			if !errors.As(err, &nested) || !strings.Contains(err.Error(), "till") || !strings.Contains(err.Error(), "directly") {
+			if !errors.As(err, &nested) || !strings.Contains(err.Error(), "till") || !strings.Contains(err.Error(), advice) {
 				t.Errorf("%s to itself: %v, want a NestedError with the name and what to do", w.name, err)
 			}
 		}

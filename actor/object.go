@@ -16,9 +16,10 @@ type Options struct {
 	Mailbox int
 
 	// OnError gets every error and panic of a message that nobody waits for: tells,
-	// and asks whose caller has left. It runs on the owner, between two messages, and
-	// so must not wait for it. Nil: they are logged to slog.Default, as errors, a
-	// panic with its stack.
+	// and asks whose caller has left. It gets that of the object's Close, too, when
+	// nobody waits in Object.Close. It runs on the owner, between two messages, and so
+	// must not wait for it. Nil: they are logged to slog.Default, as errors, a panic
+	// with its stack.
 	OnError func(error)
 }
 
@@ -27,6 +28,13 @@ type Options struct {
 type Owner[S any] interface {
 	// owner keeps the interface to the types of this package.
 	owner() *core[S]
+}
+
+func coreOf[S any](o Owner[S]) *core[S] {
+	if o == nil {
+		panic("actor: the Owner is nil: make one with actor.New or NewMap")
+	}
+	return o.owner()
 }
 
 // Object is a *T that only one goroutine, its owner, touches. Make it with New; it may
@@ -45,8 +53,14 @@ func (*noCopy) Unlock() {}
 
 // New starts an owner and has it make its object: create runs on the owner, and its
 // error or panic comes back here, wrapped. The context bounds the wait for create and
-// nothing later. If it ends first, New returns, and what create makes is dropped.
+// nothing later. If it ends first, New returns, and what create makes is dropped, after
+// its Close if it has one.
+//
+// If *T is an io.Closer, the owner calls its Close as its last act, after the last
+// message, and nobody else should: see Object.Close. What create returns together with an
+// error is not closed.
 func New[T any](ctx context.Context, create func() (*T, error), o Options) (*Object[T], error) {
+	needFunc(create == nil)
 	c, err := newCore[*T](o)
 	if err != nil {
 		return nil, err
@@ -66,14 +80,11 @@ func New[T any](ctx context.Context, create func() (*T, error), o Options) (*Obj
 	return obj, nil
 }
 
-func (o *Object[T]) owner() *core[*T] { return made(o.c, "Object", "New") }
-
-// made says what is wrong with a handle that was not made.
-func made[S any](c *core[S], kind, by string) *core[S] {
-	if c == nil {
-		panic("actor: this " + kind + " was not made by " + by)
+func (o *Object[T]) owner() *core[*T] {
+	if o == nil || o.c == nil {
+		panic("actor: this Object is nil or zero, as it was not made by New: use what actor.New returns")
 	}
-	return c
+	return o.c
 }
 
 // Tell sends a message and waits only until it is in the mailbox. The function's error
@@ -81,6 +92,7 @@ func made[S any](c *core[S], kind, by string) *core[S] {
 // NestedError, or that the context ended first; then the function is not run. From then
 // on the context does not matter.
 func (o *Object[T]) Tell(ctx context.Context, fn func(*T) error) error {
+	needFunc(fn == nil)
 	err := o.owner().send(ctx, entry[*T]{tell: fn})
 	runtime.KeepAlive(o)
 	return err
@@ -89,6 +101,7 @@ func (o *Object[T]) Tell(ctx context.Context, fn func(*T) error) error {
 // TryTell is Tell that does not wait: it returns ErrFull when there is no room. It is
 // allowed inside a lock.
 func (o *Object[T]) TryTell(fn func(*T) error) error {
+	needFunc(fn == nil)
 	err := o.owner().trySend(entry[*T]{tell: fn})
 	runtime.KeepAlive(o)
 	return err
@@ -98,8 +111,10 @@ func (o *Object[T]) TryTell(fn func(*T) error) error {
 func (o *Object[T]) Do(ctx context.Context, fn func(*T) error) error { return do(ctx, o, fn) }
 
 // Close refuses new messages and those that still wait for room with ErrClosed, runs
-// those in the mailbox, and returns when the owner has ended. The context bounds the
-// wait; the closing goes on without it. Closing again waits for the same end.
+// those in the mailbox, calls the Close of the *T if that is an io.Closer, and returns
+// when the owner has ended, with the error of that Close. The context bounds the wait;
+// the closing goes on without it. Closing again waits for the same end and returns the
+// same error.
 //
 // A message cannot wait for its own owner's end; it may start a goroutine that does.
 func (o *Object[T]) Close(ctx context.Context) error {
@@ -124,8 +139,9 @@ func TryAsk[S, R any](ctx context.Context, o Owner[S], fn func(S) (R, error)) (R
 }
 
 func askFor[S, R any](ctx context.Context, o Owner[S], fn func(S) (R, error), wait bool) (R, error) {
+	needFunc(fn == nil)
 	a := &ask[S, R]{fn: fn}
-	err := o.owner().ask(ctx, a, &a.reply, wait)
+	err := coreOf(o).ask(ctx, a, &a.reply, wait)
 	runtime.KeepAlive(o)
 	if err != nil {
 		var none R
@@ -135,6 +151,7 @@ func askFor[S, R any](ctx context.Context, o Owner[S], fn func(S) (R, error), wa
 }
 
 func do[S any](ctx context.Context, o Owner[S], fn func(S) error) error {
+	needFunc(fn == nil)
 	_, err := askFor(ctx, o, func(s S) (struct{}, error) { return struct{}{}, fn(s) }, true)
 	return err
 }

@@ -59,13 +59,14 @@ func (a *ask[S, R]) end(err error) error {
 
 // ask sends a call and waits for its answer.
 func (c *core[S]) ask(ctx context.Context, a call[S], r *reply, wait bool) error {
+	needContext(ctx)
 	from, err := door("an ask of", &c.node, true)
 	if err != nil {
 		return err
 	}
 	done := ctx.Done()
 	if done != nil && ctx.Err() != nil {
-		return notRun(ctx)
+		return c.notRun(ctx)
 	}
 	if from != nil {
 		// The edge is there before the message is: an owner that runs it, and asks
@@ -93,7 +94,7 @@ func (c *core[S]) ask(ctx context.Context, a call[S], r *reply, wait bool) error
 		}
 	}
 	if s != nil && s.refused {
-		return ErrClosed
+		return c.named(ErrClosed)
 	}
 	c.chans.Put(r.ready)
 	return nil
@@ -104,13 +105,13 @@ func (c *core[S]) ask(ctx context.Context, a call[S], r *reply, wait bool) error
 func (c *core[S]) giveUp(ctx context.Context, s *sender[S], r *reply) error {
 	switch {
 	case s != nil && c.withdraw(s):
-		return notRun(ctx)
+		return c.notRun(ctx)
 	case s == nil || !s.refused:
 		if r.state.CompareAndSwap(queued, dropped) {
-			return notRun(ctx)
+			return c.notRun(ctx)
 		}
 		if r.state.CompareAndSwap(running, left) {
-			return fmt.Errorf("%w: %w", ErrUnknown, ending(ctx))
+			return c.named(fmt.Errorf("%w: %w", ErrUnknown, ending(ctx)))
 		}
 	}
 	<-r.ready
@@ -119,13 +120,14 @@ func (c *core[S]) giveUp(ctx context.Context, s *sender[S], r *reply) error {
 
 // send queues a message and waits for room only.
 func (c *core[S]) send(ctx context.Context, e entry[S]) error {
+	needContext(ctx)
 	from, err := door("a message to", &c.node, true)
 	if err != nil {
 		return err
 	}
 	done := ctx.Done()
 	if done != nil && ctx.Err() != nil {
-		return notRun(ctx)
+		return c.notRun(ctx)
 	}
 	s, err := c.put(e, patience{wait: true, from: from, to: &c.node})
 	if s == nil {
@@ -138,11 +140,11 @@ func (c *core[S]) send(ctx context.Context, e entry[S]) error {
 	case <-s.ready:
 	case <-done:
 		if c.withdraw(s) {
-			return notRun(ctx)
+			return c.notRun(ctx)
 		}
 	}
 	if s.refused {
-		return ErrClosed
+		return c.named(ErrClosed)
 	}
 	return nil
 }
@@ -152,33 +154,13 @@ func (c *core[S]) trySend(e entry[S]) error {
 	if _, err := door("a message to", &c.node, false); err != nil {
 		return err
 	}
-	_, err := c.put(e, patience{})
+	_, err := c.put(e, patience{to: &c.node})
 	return err
-}
-
-// end closes the owner and waits until it has ended.
-func (c *core[S]) end(ctx context.Context) error {
-	from, err := door("to close", &c.node, true)
-	if err != nil {
-		return err
-	}
-	if from != nil {
-		if err := from.await(&c.node, c.done, "to close"); err != nil {
-			return err
-		}
-		defer from.proceed()
-	}
-	c.shut()
-	select {
-	case <-c.done:
-		return nil
-	case <-ctx.Done():
-		return fmt.Errorf("%s is still closing: %w", c.name, ending(ctx))
-	}
 }
 
 // make waits until the goroutine of the new owner has made the state.
 func (c *core[S]) make(ctx context.Context, create func() (S, error)) error {
+	needContext(ctx)
 	from, err := door("to make", &c.node, true)
 	if err != nil {
 		return err
@@ -202,6 +184,6 @@ func (c *core[S]) make(ctx context.Context, create func() (S, error)) error {
 		return nil
 	case <-ctx.Done():
 		c.shut() // it ends as soon as it is made
-		return fmt.Errorf("%s is still being made, and will then be dropped: %w", c.name, ending(ctx))
+		return fmt.Errorf("%s is still being made, and will then be closed: %w", c.name, ending(ctx))
 	}
 }

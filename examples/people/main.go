@@ -2,6 +2,10 @@
 // no lock; it could not be put behind a value that is replaced without copying both at each change. One goroutine owns
 // it, and others send it the calls.
 //
+// For methods as short as these, a plain sync.Mutex around the directory would do, and cost less. The owner pays off where
+// senders need not wait for what they told, where their order matters, where an object of a library must stay with
+// one goroutine, or where a call to another owner might come back: a mutex would hang, an owner refuses.
+//
 //	go run ./examples/people
 package main
 

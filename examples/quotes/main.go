@@ -1,6 +1,9 @@
 // Command quotes shows futures. Three suppliers are asked for a price; the questions are sent before any answer is
-// waited for, so that the suppliers work at the same time. Each of them waits for the others to have begun, which would
-// never be if they were asked one after another.
+// waited for, so that the suppliers work at the same time.
+//
+// To prove that, each of them waits for the others to have begun, which would never be if they were asked one after
+// another. That is the example's device and nothing to copy: a message that waits holds up all others to its owner, and a
+// wait for a sync.WaitGroup or a channel is not seen, so that a circle through it would hang instead of being refused.
 //
 //	go run ./examples/quotes
 package main
@@ -53,7 +56,7 @@ func run(ctx context.Context) error {
 	for _, s := range suppliers {
 		f, err := actor.Send(ctx, s, func(s *supplier) (int, error) {
 			begun.Done()
-			begun.Wait()
+			begun.Wait() // only to prove that all work at once: see above
 			return s.quote(10)
 		})
 		if err != nil {
