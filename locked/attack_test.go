@@ -334,3 +334,39 @@ func TestOddKeys(t *testing.T) {
 		t.Errorf("zero and minus zero are two keys: %v", z.Keys())
 	}
 }
+
+// A loop over a section goes on after an inner section that cleared the map and failed,
+// also for keys that are not equal to themselves.
+func TestLoopOverUndoneClear(t *testing.T) {
+	m := NewMap[float64, int](nil)
+	err := m.Synchronize(func(s *Section[float64, int]) error {
+		for range 5 {
+			s.Store(math.NaN(), 1)
+		}
+		n := 0
+		for range s.All() {
+			if n++; n == 1 {
+				_ = m.Synchronize(func(s *Section[float64, int]) error {
+					s.Clear()
+					s.Store(math.NaN(), 2)
+					return errors.New("undone")
+				})
+			}
+		}
+		if n != 5 || s.Len() != 5 {
+			t.Errorf("%d of %d keys came", n, s.Len())
+		}
+		n = 0
+		for range s.All() {
+			n++
+			s.Clear()
+		}
+		if n != 1 || s.Len() != 0 {
+			t.Errorf("%d keys came of a map that was cleared, and it has %d", n, s.Len())
+		}
+		return nil
+	})
+	if err != nil || len(m.Copy()) != 0 {
+		t.Error(err, m)
+	}
+}

@@ -87,6 +87,23 @@ func (x *index[K, V, X]) remove(hash uint64, e *entry[K, V, X]) {
 	}
 }
 
+// has reports whether an entry is in it. Its key alone would not tell: one that is not equal
+// to itself is never found.
+func (x *index[K, V, X]) has(hash uint64, e *entry[K, V, X]) bool {
+	t := x.table.Load()
+	if t == nil {
+		return false
+	}
+	for i := hash; ; i++ {
+		switch t.slots[i&uint64(len(t.slots)-1)].e.Load() {
+		case nil:
+			return false
+		case e:
+			return true
+		}
+	}
+}
+
 // rebuild moves the entries to a table with at least so many slots.
 func (x *index[K, V, X]) rebuild(slots int) *table[K, V, X] {
 	n := smallest

@@ -229,7 +229,7 @@ func (s *Section[K, V]) All() iter.Seq2[K, V] {
 		m := s.open()
 		clears := m.clears
 		for e := range m.all {
-			if clears != m.clears && m.find(e.extra.hash, e.key) != e {
+			if clears != m.clears && !m.has(e.extra.hash, e) {
 				continue
 			}
 			v, ok := e.cell.get()
