@@ -93,6 +93,33 @@ func TestNotMade(t *testing.T) {
 	}
 }
 
+// To print a handle prints the name, while the owner is at work on what it owns. Without
+// String, fmt would go through all of that for a verb that does not fit a pointer.
+func TestPrinted(t *testing.T) {
+	o := counting(t, actor.Options{Name: "till"})
+	m, err := actor.NewMap(map[int]int{1: 1}, actor.Options{Name: "stock"})
+	must(t, err)
+	defer closed(t, m)
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		for range 1000 {
+			must(t, o.Tell(context.Background(), add))
+			must(t, m.Set(context.Background(), 1, 2))
+		}
+	})
+	for range 100 {
+		if got := fmt.Sprintf("%v %s %+v %q", o, o, m, m); got != `till till stock "stock"` {
+			t.Errorf("printed as %s", got)
+		}
+	}
+	wg.Wait()
+	var zero actor.Object[int]
+	var none *actor.Object[int]
+	if got := fmt.Sprint(&zero, none); strings.Contains(got, "PANIC") {
+		t.Errorf("printed as %s", got)
+	}
+}
+
 // Nil functions and nil contexts: nothing hangs, and the owner goes on.
 func TestNil(t *testing.T) {
 	o := counting(t, actor.Options{Mailbox: 1, OnError: func(error) {}})
