@@ -52,7 +52,7 @@ func BenchmarkKeyMap(b *testing.B) {
 	run(b, "Load", func(i int) { m.Load(i & 511) })
 	run(b, "Update", func(int) { m.Update(7, nextOf) })
 	run(b, "AddTo", func(int) { AddTo(n, 7, 1) })
-	run(b, "GetOrCreate", func(i int) { m.GetOrCreate(i&511, nil) })
+	run(b, "GetOrCreate", func(i int) { m.GetOrCreate(i&511, notRun[record]) })
 	run(b, "create and delete", func(i int) { m.Store(512+i, record{}); m.Delete(512 + i) })
 }
 

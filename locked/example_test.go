@@ -110,6 +110,16 @@ func ExampleNestedError() {
 	// true 100 0
 }
 
+// A sweep takes out what is of no use any more, and nothing that is of use again by then.
+func ExampleKeyMap_DeleteIf() {
+	open := locked.NewKeyMap(map[string]int{"ann": 2, "ben": 0, "cho": 0})
+	for name := range open.All() {
+		open.DeleteIf(name, func(windows int) bool { return windows == 0 })
+	}
+	fmt.Println(open)
+	// Output: map[ann:2]
+}
+
 // Numbers of keys are counted without a function.
 func ExampleAddTo() {
 	hits := locked.NewKeyMap[string, int](nil)

@@ -125,8 +125,9 @@ func (p *part[K, V]) give(hash uint64, e *keyEntry[K, V]) {
 // Update replaces the value of a key by what the function makes of it, and returns that.
 // The function is told the present value and whether there is one. It runs exactly once,
 // while nobody else changes or loads the value of this key: keep it short. When it
-// returns an error, panics or calls runtime.Goexit nothing is stored, and a key that was
-// not there is still not there.
+// returns an error nothing is stored, a key that was not there is still not there, and Update
+// returns the zero value and that error. The same is true, but for what is returned, when it
+// panics or calls runtime.Goexit.
 //
 // Inside of another update (of another key of this map, too), a section or a transaction
 // Update fails with a [*NestedError], and the function does not run.
@@ -135,19 +136,25 @@ func (m *KeyMap[K, V]) Update(key K, fn func(old V, ok bool) (V, error)) (V, err
 }
 
 // UpdateContext is Update, but gives up when the context ends before the function has
-// started.
+// started, and returns an error that matches ctx.Err() and context.Cause(ctx).
 func (m *KeyMap[K, V]) UpdateContext(ctx context.Context, key K, fn func(old V, ok bool) (V, error)) (V, error) {
 	return m.update(ctx, "UpdateContext of a locked.KeyMap", key, fn)
 }
 
 func (m *KeyMap[K, V]) update(ctx context.Context, name string, key K, fn func(V, bool) (V, error)) (zero V, err error) {
+	if fn == nil {
+		panic(noFunction(name))
+	}
+	if ctx == nil {
+		panic(noContext(name))
+	}
 	me := held.Who()
 	if top := me.Top(); refuses(top) {
 		return zero, refusal(keyCall(name), top)
 	}
 	hash, p := m.at(key)
 	if ctx.Err() != nil {
-		return zero, gaveUp(ctx)
+		return zero, over(ctx)
 	}
 	e, err := p.take(ctx, hash, key)
 	if err != nil {
@@ -182,12 +189,19 @@ func (m *KeyMap[K, V]) GetOrCreate(key K, fn func() (V, error)) (V, error) {
 }
 
 // GetOrCreateContext is GetOrCreate, but gives up when the context ends before there is
-// a value or its own function has started.
+// a value or its own function has started, and returns an error that matches ctx.Err() and
+// context.Cause(ctx).
 func (m *KeyMap[K, V]) GetOrCreateContext(ctx context.Context, key K, fn func() (V, error)) (V, error) {
 	return m.getOrCreate(ctx, "GetOrCreateContext of a locked.KeyMap", key, fn)
 }
 
 func (m *KeyMap[K, V]) getOrCreate(ctx context.Context, name string, key K, fn func() (V, error)) (zero V, err error) {
+	if fn == nil {
+		panic(noFunction(name))
+	}
+	if ctx == nil {
+		panic(noContext(name))
+	}
 	me := held.Who()
 	if top := me.Top(); refuses(top) {
 		return zero, refusal(keyCall(name), top)
@@ -204,7 +218,7 @@ func (m *KeyMap[K, V]) getOrCreate(ctx context.Context, name string, key K, fn f
 		}
 	}
 	if ctx.Err() != nil {
-		return zero, gaveUp(ctx)
+		return zero, over(ctx)
 	}
 	e, err := p.take(ctx, hash, key)
 	if err != nil {
@@ -250,6 +264,45 @@ func (m *KeyMap[K, V]) Delete(key K) (V, bool) {
 			return v, true
 		}
 	}
+}
+
+// DeleteIf takes a key out if the function says so, and returns the value that it had, and
+// whether it was taken out. Where there is a value the function is given it and runs exactly
+// once, while nobody else changes or loads it: keep it short. Where there is none it does not
+// run. When it panics or calls runtime.Goexit the key stays.
+//
+// DeleteIf waits for an update of that key in flight, and panics with a [*NestedError] inside
+// of an update, a section or a transaction. In the loop of [KeyMap.All] it is a sweep.
+func (m *KeyMap[K, V]) DeleteIf(key K, fn func(v V) bool) (v V, gone bool) {
+	if fn == nil {
+		panic(noFunction("DeleteIf of a locked.KeyMap"))
+	}
+	me := held.Who()
+	if top := me.Top(); refuses(top) {
+		panic(refusal(keyCall("DeleteIf of a locked.KeyMap"), top))
+	}
+	hash, p := m.at(key)
+	for {
+		e := p.index.find(hash, key)
+		if e == nil {
+			return v, false
+		}
+		if ok, _ := lockEntry(context.Background(), e); ok {
+			return p.deleteIf(me, hash, e, fn)
+		}
+	}
+}
+
+// deleteIf asks about an entry that is locked, and so has a value.
+func (p *part[K, V]) deleteIf(me held.Me, hash uint64, e *keyEntry[K, V], fn func(V) bool) (none V, gone bool) {
+	me = me.Enter(held.Frame{Kind: held.KeyMap, Of: unsafe.Pointer(e)})
+	defer p.leave(me, hash, e)
+	v, _ := e.cell.get()
+	if !fn(v) {
+		return none, false
+	}
+	e.cell.p.Store(nil)
+	return v, true
 }
 
 // AddTo adds n to the value of a key, which counts as zero when there is none, and returns

@@ -36,8 +36,13 @@ func (m *KeyMap[K, V]) Load(key K) (v V, ok bool) {
 	return e.cell.get()
 }
 
-// LoadContext is Load until the context ends, and returns errors where Load panics.
+// LoadContext is Load until the context ends, and returns a [*NestedError] where Load
+// panics. When the context ends first the error matches ctx.Err() and context.Cause(ctx);
+// where there is nothing to wait for the context does not matter.
 func (m *KeyMap[K, V]) LoadContext(ctx context.Context, key K) (v V, ok bool, err error) {
+	if ctx == nil {
+		panic(noContext("LoadContext of a locked.KeyMap"))
+	}
 	if top := held.Who().Top(); refuses(top) {
 		return v, false, refusal(keyCall("LoadContext of a locked.KeyMap"), top)
 	}
@@ -58,6 +63,9 @@ func (m *KeyMap[K, V]) LoadContext(ctx context.Context, key K) (v V, ok bool, er
 // LoadOr is Load, but returns what the function makes when there is no value. The function
 // runs with no lock held, and what it makes is not stored.
 func (m *KeyMap[K, V]) LoadOr(key K, fn func() V) V {
+	if fn == nil {
+		panic(noFunction("LoadOr of a locked.KeyMap"))
+	}
 	if v, ok := m.Load(key); ok {
 		return v
 	}

@@ -85,6 +85,28 @@ func TestKeyMapModel(t *testing.T) {
 				check(t, "Delete", v, ok, k)
 				delete(model, k)
 			},
+			"DeleteIf": func(t *rapid.T) {
+				k, want := key(t), rapid.SampledFrom([]string{"yes", "no", "panic", "goexit"}).Draw(t, "answer")
+				var v int
+				var gone, asked bool
+				ended(func() error {
+					v, gone = m.DeleteIf(k, func(v int) bool {
+						asked = true
+						check(t, "the function of DeleteIf", v, true, k)
+						return want == "yes" || want != "no" && endings[want]() == nil
+					})
+					return nil
+				})
+				if _, there := model[k]; asked != there || gone != (there && want == "yes") {
+					t.Fatalf("DeleteIf asked: %v, took out: %v; answer %s", asked, gone, want)
+				}
+				if gone {
+					check(t, "DeleteIf", v, true, k)
+					delete(model, k)
+				} else if v != 0 {
+					t.Fatalf("DeleteIf took nothing out and gives %d", v)
+				}
+			},
 			"": func(t *rapid.T) {
 				if got := m.Copy(); !maps.Equal(got, model) {
 					t.Fatalf("Copy gives %v, want %v", got, model)
@@ -273,12 +295,12 @@ func TestGetOrCreateCancelled(t *testing.T) {
 			close(leave)
 		})
 		wg.Go(func() {
-			if v, err := m.GetOrCreate("k", nil); v != 1 || err != nil {
+			if v, err := m.GetOrCreate("k", notRun[int]); v != 1 || err != nil {
 				t.Errorf("who stayed gets %d, %v", v, err)
 			}
 		})
 		wg.Wait()
-		if v, err := m.GetOrCreateContext(ctx, "k", nil); v != 1 || err != nil {
+		if v, err := m.GetOrCreateContext(ctx, "k", notRun[int]); v != 1 || err != nil {
 			t.Errorf("what is there needs no waiting, yet: %d, %v", v, err)
 		}
 		m.checkParts(t)
@@ -408,7 +430,7 @@ func TestUnhashableKeys(t *testing.T) {
 		"Store":       func() { m.Store(bad, 1) },
 		"Update":      func() { m.Update(bad, sameKey) },
 		"Load":        func() { m.Load(bad) },
-		"GetOrCreate": func() { m.GetOrCreate(bad, nil) },
+		"GetOrCreate": func() { m.GetOrCreate(bad, notRun[int]) },
 		"Delete":      func() { m.Delete(bad) },
 		"AddTo":       func() { AddTo(m, bad, 1) },
 		"Map.Load":    func() { whole.Load(bad) },
@@ -455,10 +477,11 @@ func TestKeyMapAllocations(t *testing.T) {
 		"Load":           {0, func() { m.Load("k") }},
 		"Contains":       {0, func() { m.Contains("k") }},
 		"a miss":         {0, func() { m.Load("none") }},
-		"GetOrCreate":    {0, func() { m.GetOrCreate("k", nil) }},
+		"GetOrCreate":    {0, func() { m.GetOrCreate("k", notRun[record]) }},
 		"AddTo":          {0, func() { AddTo(n, "k", 1) }},
 		"Store":          {1, func() { m.Store("k", record{}) }},
 		"Update":         {1, func() { m.Update("k", nextOf) }},
+		"a key kept":     {0, func() { m.DeleteIf("k", func(record) bool { return false }) }},
 		"a failed one":   {0, func() { m.Update("k", func(r record, _ bool) (record, error) { return r, errNo }) }},
 		"a new key":      {2, func() { m.Store("new", record{}); m.Delete("new") }},
 		"a claim undone": {1, func() { m.Update("new", func(r record, _ bool) (record, error) { return r, errNo }) }},

@@ -2,7 +2,6 @@ package locked
 
 import (
 	"context"
-	"fmt"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -63,6 +62,9 @@ func (l *lock) lockSlow(ctx context.Context) error {
 			return nil
 		}
 	}
+	if ctx.Err() != nil {
+		return over(ctx)
+	}
 	done := ctx.Done() // a context that panics does so before anybody is queued
 	w := &waiter{ready: make(chan struct{}, 1)}
 	since := time.Now()
@@ -122,6 +124,9 @@ func (l *lock) settle(ctx context.Context) error {
 			return nil
 		}
 	}
+	if ctx.Err() != nil {
+		return over(ctx)
+	}
 	done := ctx.Done()
 	w := &waiter{ready: make(chan struct{}, 1), reads: true}
 	if l.join(w) && !w.wait(done) {
@@ -140,15 +145,6 @@ func (w *waiter) wait(done <-chan struct{}) bool {
 	case <-done:
 		return false
 	}
-}
-
-// gaveUp is the error of a wait whose context has ended.
-func gaveUp(ctx context.Context) error {
-	err, cause := ctx.Err(), context.Cause(ctx)
-	if cause == err {
-		return fmt.Errorf("locked: gave up waiting for an update in flight: %w", err)
-	}
-	return fmt.Errorf("locked: gave up waiting for an update in flight: %w: %w", err, cause)
 }
 
 // quit undoes a wait that was given up. A waiter that was chosen at that very moment

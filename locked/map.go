@@ -20,12 +20,15 @@ import (
 // panics, as with Go's own maps. Go cannot freeze values: replace what was stored, and do
 // not modify it.
 type Map[K comparable, V any] struct {
-	seed maphash.Seed
-	lock lock
-	index[K, V, stamp]
+	seed  maphash.Seed
+	lock  lock
+	index index[K, V, stamp]
 
 	// What follows belongs to who has the lock.
-	section[K, V]
+	undo   []was[K, V]
+	number uint64 // of the innermost section, or of what follows an inner one; never used twice
+	size   int    // keys with a value
+	clears int    // how often the table was replaced by an empty one, or put back
 }
 
 // stamp is the number of the section that wrote to an entry last, and its hash.
@@ -64,8 +67,13 @@ func (m *Map[K, V]) Load(key K) (v V, ok bool) {
 	return v, ok
 }
 
-// LoadContext is Load until the context ends, and returns errors where Load panics.
+// LoadContext is Load until the context ends, and returns a [*NestedError] where Load
+// panics. When the context ends first the error matches ctx.Err() and context.Cause(ctx);
+// where there is nothing to wait for the context does not matter.
 func (m *Map[K, V]) LoadContext(ctx context.Context, key K) (v V, ok bool, err error) {
+	if ctx == nil {
+		panic(noContext("LoadContext of a locked.Map"))
+	}
 	hash := hashOf(m.seed, key, "Map")
 	if top := held.Who().Top(); m.inside(top) {
 		v, ok = m.look(hash, key)
@@ -79,6 +87,9 @@ func (m *Map[K, V]) LoadContext(ctx context.Context, key K) (v V, ok bool, err e
 // LoadOr is Load, but returns what the function makes when there is no value. The function
 // runs with no lock held but those that the caller is inside of, and what it makes is not stored.
 func (m *Map[K, V]) LoadOr(key K, fn func() V) V {
+	if fn == nil {
+		panic(noFunction("LoadOr of a locked.Map"))
+	}
 	if v, ok := m.Load(key); ok {
 		return v
 	}
@@ -131,7 +142,7 @@ func (m *Map[K, V]) unchanged(before uint64) bool {
 
 // look returns the value of a key as it is now.
 func (m *Map[K, V]) look(hash uint64, key K) (v V, ok bool) {
-	if e := m.find(hash, key); e != nil {
+	if e := m.index.find(hash, key); e != nil {
 		if p := e.cell.p.Load(); p != nil { // a Map adds to no number, so there is no other place
 			return *p, true
 		}
@@ -188,7 +199,7 @@ func (m *Map[K, V]) glance(begin func(), add func(K, V)) bool {
 }
 
 func (m *Map[K, V]) each(add func(K, V)) {
-	for e := range m.all {
+	for e := range m.index.all {
 		if v, ok := e.cell.get(); ok {
 			add(e.key, v)
 		}

@@ -151,12 +151,12 @@ func (m *Map[K, V]) check(t interface{ Fatalf(string, ...any) }, model map[K]V) 
 		t.Fatalf("the map is %s with %d keys, want %s", got, len(keys), want)
 	}
 	n := 0
-	for range m.all {
+	for range m.index.all {
 		n++
 	}
-	if n != len(model) || m.live != n || m.size != n || len(m.undo) != 0 || m.lock.word.Load()&flags != 0 {
+	if n != len(model) || m.index.live != n || m.size != n || len(m.undo) != 0 || m.lock.word.Load()&flags != 0 {
 		t.Fatalf("%d entries, counted %d and %d, %d steps to undo, flags %b; want %d entries and nothing else",
-			n, m.live, m.size, len(m.undo), m.lock.word.Load()&flags, len(model))
+			n, m.index.live, m.size, len(m.undo), m.lock.word.Load()&flags, len(model))
 	}
 }
 

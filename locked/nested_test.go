@@ -81,7 +81,8 @@ var calls = map[string]func(v *Var[int], k *KeyMap[string, int], m *Map[string, 
 		_, err := v.UpdateContext(context.Background(), same)
 		return err
 	},
-	"Add": func(v *Var[int], _ *KeyMap[string, int], _ *Map[string, int], _ string) error { Add(v, 0); return nil },
+	"Var.Store": func(v *Var[int], _ *KeyMap[string, int], _ *Map[string, int], _ string) error { v.Store(1); return nil },
+	"Add":       func(v *Var[int], _ *KeyMap[string, int], _ *Map[string, int], _ string) error { Add(v, 0); return nil },
 	"KeyMap.Load": func(_ *Var[int], k *KeyMap[string, int], _ *Map[string, int], key string) error {
 		k.Load(key)
 		return nil
@@ -116,6 +117,10 @@ var calls = map[string]func(v *Var[int], k *KeyMap[string, int], m *Map[string, 
 	},
 	"KeyMap.Delete": func(_ *Var[int], k *KeyMap[string, int], _ *Map[string, int], key string) error {
 		k.Delete(key)
+		return nil
+	},
+	"KeyMap.DeleteIf": func(_ *Var[int], k *KeyMap[string, int], _ *Map[string, int], key string) error {
+		k.DeleteIf(key, func(int) bool { return true })
 		return nil
 	},
 	"AddTo": func(_ *Var[int], k *KeyMap[string, int], _ *Map[string, int], key string) error {

@@ -16,14 +16,6 @@ type Section[K comparable, V any] struct {
 	number uint64 // of m's sections, 0 when it has ended
 }
 
-// section is what a map keeps while a section is in flight.
-type section[K comparable, V any] struct {
-	undo   []was[K, V]
-	number uint64 // of the innermost section, or of what follows an inner one; never used twice
-	size   int    // keys with a value
-	clears int    // how often the table was replaced by an empty one, or put back
-}
-
 // was is one step back: an entry had this value, or the map this table.
 type was[K comparable, V any] struct {
 	e      *mapEntry[K, V]
@@ -54,12 +46,18 @@ func (m *Map[K, V]) Synchronize(fn func(s *Section[K, V]) error) error {
 }
 
 // SynchronizeContext is Synchronize, but gives up when the context ends before the function
-// has started.
+// has started, and returns an error that matches ctx.Err() and context.Cause(ctx).
 func (m *Map[K, V]) SynchronizeContext(ctx context.Context, fn func(s *Section[K, V]) error) error {
 	return m.synchronize(ctx, "SynchronizeContext of a locked.Map", fn)
 }
 
 func (m *Map[K, V]) synchronize(ctx context.Context, name string, fn func(*Section[K, V]) error) error {
+	if fn == nil {
+		panic(noFunction(name))
+	}
+	if ctx == nil {
+		panic(noContext(name))
+	}
 	me := held.Who()
 	if top := me.Top(); m.inside(top) {
 		return m.inner(fn)
@@ -67,7 +65,7 @@ func (m *Map[K, V]) synchronize(ctx context.Context, name string, fn func(*Secti
 		return refusal(m.call(name), top)
 	}
 	if ctx.Err() != nil {
-		return gaveUp(ctx)
+		return over(ctx)
 	}
 	if err := m.lock.lock(ctx); err != nil {
 		return err
@@ -132,20 +130,20 @@ func (m *Map[K, V]) replace(e *mapEntry[K, V], value *V) {
 // still there.
 func (m *Map[K, V]) store(key K, v V) {
 	hash := hashOf(m.seed, key, "Map")
-	e := m.find(hash, key)
+	e := m.index.find(hash, key)
 	if e == nil {
 		e = &mapEntry[K, V]{key: key}
 		e.extra.hash = hash
-		m.insert(hash, e)
+		m.index.insert(hash, e)
 	}
 	m.set(e, &v)
 }
 
 // empty replaces the table, so that clearing costs the same whatever the size.
 func (m *Map[K, V]) empty() {
-	m.undo = append(m.undo, was[K, V]{full: &emptied[K, V]{m.table.Load(), m.live, m.size}})
-	m.table.Store(nil)
-	m.live, m.size = 0, 0
+	m.undo = append(m.undo, was[K, V]{full: &emptied[K, V]{m.index.table.Load(), m.index.live, m.size}})
+	m.index.table.Store(nil)
+	m.index.live, m.size = 0, 0
 	m.clears++
 }
 
@@ -160,8 +158,8 @@ func (m *Map[K, V]) rollback(mark int) {
 		case w.e != nil:
 			m.replace(w.e, w.value)
 		default:
-			m.table.Store(w.full.table)
-			m.live, m.size = w.full.live, w.full.size
+			m.index.table.Store(w.full.table)
+			m.index.live, m.size = w.full.live, w.full.size
 			m.clears++
 		}
 		w.undone = true
@@ -175,7 +173,7 @@ func (m *Map[K, V]) commit() {
 	}
 	for i := range m.undo {
 		if e := m.undo[i].e; e != nil && !e.cell.full() {
-			m.remove(e.extra.hash, e)
+			m.index.remove(e.extra.hash, e)
 		}
 	}
 	if cap(m.undo) > keptUndo {
@@ -204,7 +202,7 @@ func (s *Section[K, V]) Store(key K, v V) { s.open().store(key, v) }
 // Delete takes a key out and returns the value that it had, and whether there was one.
 func (s *Section[K, V]) Delete(key K) (v V, ok bool) {
 	m := s.open()
-	e := m.find(hashOf(m.seed, key, "Map"), key)
+	e := m.index.find(hashOf(m.seed, key, "Map"), key)
 	if e == nil {
 		return v, false
 	}
@@ -228,8 +226,8 @@ func (s *Section[K, V]) All() iter.Seq2[K, V] {
 	return func(yield func(K, V) bool) {
 		m := s.open()
 		clears := m.clears
-		for e := range m.all {
-			if clears != m.clears && !m.has(e.extra.hash, e) {
+		for e := range m.index.all {
+			if clears != m.clears && !m.index.has(e.extra.hash, e) {
 				continue
 			}
 			v, ok := e.cell.get()

@@ -45,8 +45,13 @@ func (v *Var[T]) Load() T {
 	return v.Peek()
 }
 
-// LoadContext is Load until the context ends, and returns errors where Load panics.
+// LoadContext is Load until the context ends, and returns a [*NestedError] where Load
+// panics. When the context ends first the error matches ctx.Err() and context.Cause(ctx);
+// where there is nothing to wait for the context does not matter.
 func (v *Var[T]) LoadContext(ctx context.Context) (x T, err error) {
+	if ctx == nil {
+		panic(noContext("LoadContext of a locked.Var"))
+	}
 	if top := held.Who().Top(); refuses(top) {
 		return x, refusal(v.call("LoadContext of a locked.Var"), top)
 	}
@@ -60,7 +65,8 @@ func (v *Var[T]) LoadContext(ctx context.Context) (x T, err error) {
 
 // Update replaces the value by what the function makes of it, and returns that. The
 // function runs exactly once, while nobody else updates the value or loads it: keep it
-// short. When it returns an error, panics or calls runtime.Goexit nothing is stored.
+// short. When it returns an error nothing is stored, and Update returns the zero value and
+// that error; when it panics or calls runtime.Goexit nothing is stored either.
 //
 // Inside of another update, a section or a transaction Update fails with a
 // [*NestedError], and the function does not run.
@@ -69,18 +75,24 @@ func (v *Var[T]) Update(fn func(old T) (T, error)) (T, error) {
 }
 
 // UpdateContext is Update, but gives up when the context ends before the function has
-// started.
+// started, and returns an error that matches ctx.Err() and context.Cause(ctx).
 func (v *Var[T]) UpdateContext(ctx context.Context, fn func(old T) (T, error)) (T, error) {
 	return v.update(ctx, "UpdateContext of a locked.Var", fn)
 }
 
 func (v *Var[T]) update(ctx context.Context, name string, fn func(T) (T, error)) (zero T, err error) {
+	if fn == nil {
+		panic(noFunction(name))
+	}
+	if ctx == nil {
+		panic(noContext(name))
+	}
 	me := held.Who()
 	if top := me.Top(); refuses(top) {
 		return zero, refusal(v.call(name), top)
 	}
 	if ctx.Err() != nil {
-		return zero, gaveUp(ctx)
+		return zero, over(ctx)
 	}
 	if err := v.lock.lock(ctx); err != nil {
 		return zero, err
@@ -94,6 +106,18 @@ func (v *Var[T]) update(ctx context.Context, name string, fn func(T) (T, error))
 	}
 	v.cell.put(x)
 	return x, nil
+}
+
+// Store sets the value, whatever it was. It waits for an update in flight. What depends on
+// the old value is an [Var.Update]: between a Load and a Store others come. It panics with a
+// [*NestedError] inside of an update, a section or a transaction.
+func (v *Var[T]) Store(x T) {
+	if top := held.Who().Top(); refuses(top) {
+		panic(refusal(v.call("Store to a locked.Var"), top))
+	}
+	v.lock.lock(context.Background())
+	v.cell.put(x)
+	v.lock.unlock()
 }
 
 func (v *Var[T]) leave(me held.Me) {

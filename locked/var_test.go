@@ -211,10 +211,42 @@ func TestVarAllocations(t *testing.T) {
 		"Peek":   {0, func() { v.Peek() }},
 		"Load":   {0, func() { v.Load() }},
 		"Update": {1, func() { v.Update(next) }},
+		"Store":  {1, func() { v.Store(record{}) }},
 		"Add":    {0, func() { Add(&n, 1) }},
 	} {
 		if got := testing.AllocsPerRun(100, c.call); got != c.want {
 			t.Errorf("%s: %v allocations, want %v", name, got, c.want)
 		}
 	}
+}
+
+// Store waits for an update in flight, so that it is not lost in it, and for numbers too.
+func TestVarStore(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		v := new(Var[int])
+		v.Store(5)
+		if got := v.Load(); got != 5 {
+			t.Errorf("stored 5, got %d", got)
+		}
+		leave, stored := make(chan struct{}), false
+		go v.Update(func(n int) (int, error) { <-leave; return n + 1, nil })
+		synctest.Wait()
+		go func() { v.Store(10); stored = true }()
+		synctest.Wait()
+		if stored {
+			t.Error("Store did not wait for the update in flight")
+		}
+		close(leave)
+		synctest.Wait()
+		if got := v.Load(); got != 10 {
+			t.Errorf("after an update and a Store the value is %d, want 10", got)
+		}
+		if got := Add(v, 1); got != 11 {
+			t.Errorf("a Store and an Add make %d, want 11", got)
+		}
+		v.Store(3)
+		if got := v.Peek(); got != 3 {
+			t.Errorf("a number that was added to is %d after Store(3)", got)
+		}
+	})
 }

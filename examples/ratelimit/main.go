@@ -1,6 +1,6 @@
 // Command ratelimit shows a bucket of tokens for each client, in a map with a lock for each key. A request takes a
 // token and is served, or finds none; the function that looks and takes runs exactly once, and clients do not wait for
-// one another.
+// one another. A sweep forgets clients whose bucket is full again: that is what a client that nobody knows has as well.
 //
 //	go run ./examples/ratelimit
 package main
@@ -20,6 +20,7 @@ const (
 	refill   = 10 // tokens a second
 	clients  = 5
 	requests = 50 // of each client in a burst
+	loyal    = 2  // clients that come again after a long time
 )
 
 // bucket is replaced as a whole at each request.
@@ -28,20 +29,32 @@ type bucket struct {
 	at     time.Time
 }
 
+// filled is the bucket with what has flowed in since.
+func (b bucket) filled(now time.Time) bucket {
+	return bucket{min(capacity, b.tokens+refill*now.Sub(b.at).Seconds()), now}
+}
+
 // allow takes a token of the client, if there is one.
 func allow(buckets *locked.KeyMap[string, bucket], client string, now time.Time) (allowed bool, err error) {
 	_, err = buckets.Update(client, func(b bucket, ok bool) (bucket, error) {
 		if !ok {
 			b = bucket{capacity, now}
 		}
-		b.tokens = min(capacity, b.tokens+refill*now.Sub(b.at).Seconds())
-		b.at = now
+		b = b.filled(now)
 		if allowed = b.tokens >= 1; allowed {
 			b.tokens--
 		}
 		return b, nil
 	})
 	return allowed, err
+}
+
+// forget takes out the buckets that are full. It asks under the key's lock, so that one from which a request takes a
+// token meanwhile stays.
+func forget(buckets *locked.KeyMap[string, bucket], now time.Time) {
+	for client := range buckets.All() {
+		buckets.DeleteIf(client, func(b bucket) bool { return b.filled(now).tokens == capacity })
+	}
 }
 
 func main() {
@@ -51,16 +64,16 @@ func main() {
 	}
 }
 
-// run has every client send a burst at one moment, and another one a second later.
+// run has every client send a burst at one moment, and another one a second later. A minute later some come again. At
+// each burst idle clients are being forgotten.
 func run() error {
 	buckets := locked.NewKeyMap[string, bucket](nil)
 	var served, failed atomic.Int64
-	for second, want := range []int64{clients * capacity, clients * (capacity + refill)} {
-		now := time.Unix(int64(second), 0)
+	burst := func(from int, now time.Time) {
 		var sending sync.WaitGroup
-		for i := range clients * requests {
+		for i := range from * requests {
 			sending.Go(func() {
-				ok, err := allow(buckets, fmt.Sprint("client-", i%clients), now)
+				ok, err := allow(buckets, fmt.Sprint("client-", i%from), now)
 				if err != nil {
 					failed.Add(1)
 				} else if ok {
@@ -68,11 +81,26 @@ func run() error {
 				}
 			})
 		}
+		sending.Go(func() { forget(buckets, now) })
 		sending.Wait()
-		if served.Load() != want || failed.Load() != 0 {
-			return fmt.Errorf("%d requests were served by second %d, want %d; %d failed", served.Load(), second, want, failed.Load())
+	}
+	for _, b := range []struct {
+		second     int64
+		from       int
+		want, kept int
+	}{
+		{0, clients, clients * capacity, clients},
+		{1, clients, clients * (capacity + refill), clients},
+		{60, loyal, clients*(capacity+refill) + loyal*capacity, loyal},
+	} {
+		burst(b.from, time.Unix(b.second, 0))
+		if served.Load() != int64(b.want) || failed.Load() != 0 {
+			return fmt.Errorf("%d requests were served by second %d, want %d; %d failed", served.Load(), b.second, b.want, failed.Load())
+		}
+		if kept := len(buckets.Keys()); kept != b.kept {
+			return fmt.Errorf("%d clients are known at second %d, want %d", kept, b.second, b.kept)
 		}
 	}
-	fmt.Println("5 clients sent 500 requests, the 150 within their rate were served")
+	fmt.Println("5 clients sent 600 requests, the 190 within their rate were served; the 3 that were idle are forgotten")
 	return nil
 }
