@@ -138,6 +138,11 @@ var calls = []struct {
 		return err
 	}},
 	{"KeyMap.Store", waits, func(w *matrix) error { w.k2.Store("k", 1); return nil }},
+	{"Var.Store", waits, func(w *matrix) error { w.v2.Store(1); return nil }},
+	{"KeyMap.DeleteIf", waits, func(w *matrix) error {
+		w.k2.DeleteIf("y", func(int) bool { return true })
+		return nil
+	}},
 	{"KeyMap.Delete", waits, func(w *matrix) error { w.k2.Delete("y"); return nil }},
 	{"AddTo", waits, func(w *matrix) error { locked.AddTo(w.k2, "k", 1); return nil }},
 	{"Map.Load", ownMap, func(w *matrix) error { w.m.Load("k"); return nil }},
@@ -152,6 +157,11 @@ var calls = []struct {
 		return stm.Atomically(w.ctx, func(tx stm.Tx) error { stm.Add(tx, w.x, 1); return nil })
 	}},
 	{"View", joins, func(w *matrix) error { return stm.View(w.ctx, func(tx stm.Tx) error { w.x.Get(tx); return nil }) }},
+	{"Read", joins, func(w *matrix) error {
+		_, err := stm.Read(w.ctx, func(tx stm.Tx) (int, error) { return w.x.Get(tx), nil })
+		return err
+	}},
+	{"SetNow", joins, func(w *matrix) error { stm.SetNow(w.x, 1); return nil }},
 	{"Retry", retries, func(w *matrix) error {
 		return stm.Atomically(w.ctx, func(tx stm.Tx) error { w.x.Get(tx); return stm.Retry })
 	}},
