@@ -56,7 +56,7 @@ func ways(t *testing.T) []way {
 		}},
 		{"Wait", true, func(ctx context.Context, o *actor.Object[counter]) error { _, err := future.Wait(ctx); return err }},
 		{"Close", true, func(ctx context.Context, o *actor.Object[counter]) error { return o.Close(ctx) }},
-		{"New", true, func(ctx context.Context, o *actor.Object[counter]) error {
+		{"New", true, func(ctx context.Context, _ *actor.Object[counter]) error {
 			o, err := actor.New(ctx, newCounter, actor.Options{})
 			if err == nil {
 				go o.Close(ctx)

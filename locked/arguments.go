@@ -13,7 +13,7 @@ func over(ctx context.Context) error { return ends(ctx, "the context was over be
 
 func ends(ctx context.Context, what string) error {
 	err, cause := ctx.Err(), context.Cause(ctx)
-	if cause == err {
+	if cause == nil || cause == err { // a context of somebody else's making may have none
 		return fmt.Errorf("locked: %s: %w", what, err)
 	}
 	return fmt.Errorf("locked: %s: %w: %w", what, err, cause)

@@ -117,3 +117,16 @@ func TestNothingIsEmbedded(t *testing.T) {
 		}
 	}
 }
+
+// bare is a context of somebody else's making that has ended before its parent, so
+// that there is no cause.
+type bare struct{ context.Context }
+
+func (bare) Err() error { return context.Canceled }
+
+func TestNoCause(t *testing.T) {
+	err := over(bare{t.Context()})
+	if !errors.Is(err, context.Canceled) || strings.Contains(err.Error(), "%!") {
+		t.Errorf("%v", err)
+	}
+}

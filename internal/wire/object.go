@@ -2,7 +2,6 @@ package wire
 
 import (
 	"errors"
-	"fmt"
 	"strconv"
 
 	"github.com/latchkey-go/latchkey/lease"
@@ -90,7 +89,7 @@ func (v Value) Positive(name, unit string) (int64, error) {
 func (v Value) clip() string {
 	const most = 64
 	if len(v) <= most {
-		return fmt.Sprintf("%s", []byte(v))
+		return string(v)
 	}
 	cut := most
 	for cut > 0 && v[cut]&0xc0 == 0x80 {
