@@ -34,8 +34,16 @@ func wall(t *testing.T, b *broker) time.Duration {
 	t.Helper()
 	svc := b.dial()
 	defer svc.Close()
-	// The answer is an error, since nobody holds the key; a force is logged in any case.
-	if _, err := svc.Force(t.Context(), lease.ForceRequest{Key: "nobody's", By: "test"}); lease.CodeOf(err) != lease.ErrNotHeld {
+	// A force that ends something is logged, with the time.
+	c, err := lease.Connect(t.Context(), svc, lease.ClientOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close(t.Context())
+	if _, err := c.Acquire(t.Context(), lease.Request{Keys: []string{"to be forced"}}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := svc.Force(t.Context(), lease.ForceRequest{Key: "to be forced", By: "test"}); err != nil {
 		t.Fatal(err)
 	}
 	times := regexp.MustCompile(`time=(\S+) level=WARN msg=force`).FindAllStringSubmatch(b.said(), -1)
