@@ -74,7 +74,7 @@ func (n *node) named(err error) error {
 
 // notRun says that a context ended in time: the message was not run.
 func (n *node) notRun(ctx context.Context) error {
-	return n.named(fmt.Errorf("the message was not run: %w", ending(ctx)))
+	return n.named(fmt.Errorf("the message was not run: %w", held.Over(ctx)))
 }
 
 // needContext and needFunc panic where the mistake is, not in the owner.
@@ -88,13 +88,4 @@ func needFunc(isNil bool) {
 	if isNil {
 		panic("actor: the function is nil: there is nothing for the owner to run")
 	}
-}
-
-// ending is the error of a context that ended, and its cause if that is another.
-func ending(ctx context.Context) error {
-	err, cause := ctx.Err(), context.Cause(ctx)
-	if cause == err || cause == nil {
-		return err
-	}
-	return fmt.Errorf("%w: %w", err, cause)
 }

@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"runtime"
+
+	"github.com/latchkey-go/latchkey/internal/held"
 )
 
 // Future is an answer that is on its way. Any number of goroutines may wait for it.
@@ -75,7 +77,7 @@ func (f *Future[R]) Wait(ctx context.Context) (R, error) {
 	case <-f.done:
 		return f.val, f.err
 	case <-ctx.Done():
-		return none, f.from.named(fmt.Errorf("there is no answer yet: %w", ending(ctx)))
+		return none, f.from.named(fmt.Errorf("there is no answer yet: %w", held.Over(ctx)))
 	}
 }
 

@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"io"
+
+	"github.com/latchkey-go/latchkey/internal/held"
 )
 
 // parting is the last act of an owner whose state is an io.Closer. It is run like a
@@ -81,6 +83,6 @@ func (c *core[S]) end(ctx context.Context) error {
 	case <-c.done:
 		return c.ending
 	default:
-		return fmt.Errorf("%s is still closing: %w", c.name, ending(ctx))
+		return fmt.Errorf("%s is still closing: %w", c.name, held.Over(ctx))
 	}
 }

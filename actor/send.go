@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"sync/atomic"
+
+	"github.com/latchkey-go/latchkey/internal/held"
 )
 
 // How far the message of an ask is.
@@ -111,7 +113,7 @@ func (c *core[S]) giveUp(ctx context.Context, s *sender[S], r *reply) error {
 			return c.notRun(ctx)
 		}
 		if r.state.CompareAndSwap(running, left) {
-			return c.named(fmt.Errorf("%w: %w", ErrUnknown, ending(ctx)))
+			return c.named(fmt.Errorf("%w: %w", ErrUnknown, held.Over(ctx)))
 		}
 	}
 	<-r.ready
@@ -166,7 +168,7 @@ func (c *core[S]) make(ctx context.Context, create func() (S, error)) error {
 		return err
 	}
 	if ctx.Err() != nil {
-		return fmt.Errorf("%s was not made: %w", c.name, ending(ctx))
+		return fmt.Errorf("%s was not made: %w", c.name, held.Over(ctx))
 	}
 	if from != nil {
 		if err := from.await(&c.node, nil, "to make"); err != nil {
@@ -184,6 +186,6 @@ func (c *core[S]) make(ctx context.Context, create func() (S, error)) error {
 		return nil
 	case <-ctx.Done():
 		c.shut() // it ends as soon as it is made
-		return fmt.Errorf("%s is still being made, and will then be closed: %w", c.name, ending(ctx))
+		return fmt.Errorf("%s is still being made, and will then be closed: %w", c.name, held.Over(ctx))
 	}
 }

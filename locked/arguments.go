@@ -3,20 +3,18 @@ package locked
 import (
 	"context"
 	"fmt"
+
+	"github.com/latchkey-go/latchkey/internal/held"
 )
 
 // gaveUp is the error of a wait during which the context has ended.
-func gaveUp(ctx context.Context) error { return ends(ctx, "gave up waiting for an update in flight") }
+func gaveUp(ctx context.Context) error {
+	return fmt.Errorf("locked: gave up waiting for an update in flight: %w", held.Over(ctx))
+}
 
 // over is the error of a call whose context had ended before there was anything to wait for.
-func over(ctx context.Context) error { return ends(ctx, "the context was over before the call") }
-
-func ends(ctx context.Context, what string) error {
-	err, cause := ctx.Err(), context.Cause(ctx)
-	if cause == nil || cause == err { // a context of somebody else's making may have none
-		return fmt.Errorf("locked: %s: %w", what, err)
-	}
-	return fmt.Errorf("locked: %s: %w: %w", what, err, cause)
+func over(ctx context.Context) error {
+	return fmt.Errorf("locked: the context was over before the call: %w", held.Over(ctx))
 }
 
 // noFunction is what a call without a function panics with. It does so before anything is

@@ -2,10 +2,11 @@ package stm
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"sync"
 	"sync/atomic"
+
+	"github.com/latchkey-go/latchkey/internal/held"
 )
 
 // waiters are the transactions that wait for a change of a variable. All are woken
@@ -88,12 +89,7 @@ func await(ctx context.Context, reads []entry) error {
 	}
 }
 
-// gaveUp is the error of a transaction whose context has ended. A context of somebody's
-// own may have ended before its parent has, and have no cause then.
+// gaveUp is the error of a transaction whose context has ended.
 func gaveUp(ctx context.Context) error {
-	err, cause := ctx.Err(), context.Cause(ctx)
-	if cause == nil || errors.Is(err, cause) {
-		return fmt.Errorf("stm: the transaction was given up: %w", err)
-	}
-	return fmt.Errorf("stm: the transaction was given up: %w: %w", err, cause)
+	return fmt.Errorf("stm: the transaction was given up: %w", held.Over(ctx))
 }

@@ -2,9 +2,9 @@
 // or actor. Packages stm, locked and actor use it to refuse, at the door, what would
 // wait for itself; nobody else does.
 //
-// What a goroutine is inside of is a chain of frames, the innermost first. A frame
-// is part of the lock or transaction that it stands for, so that entering costs no
-// allocation. Only the goroutine itself reads or changes its chain.
+// What a goroutine is inside of is a stack of frames. They are kept in the table, so
+// that entering costs no allocation. Only the goroutine itself reads or changes its
+// own.
 //
 // This is the one place of the module with process-wide state: a table of goroutines
 // that are inside of something, and the place of the goroutine's id in the runtime's
