@@ -8,25 +8,10 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/latchkey-go/latchkey/actor"
+	"github.com/latchkey-go/latchkey/internal/trial"
 )
-
-// soon fails the test when the function does not return, instead of hanging.
-func soon(t *testing.T, what string, fn func()) {
-	t.Helper()
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		fn()
-	}()
-	select {
-	case <-done:
-	case <-time.After(20 * time.Second):
-		t.Fatalf("%s: hangs", what)
-	}
-}
 
 // Ten thousand who ask one owner, half of whom give up: all are answered or told so.
 func TestCrowdGivesUp(t *testing.T) {
@@ -60,7 +45,7 @@ func TestCrowdGivesUp(t *testing.T) {
 	runtime.Gosched()
 	cancel()
 	release()
-	soon(t, "the crowd", wg.Wait)
+	trial.Soon(t, "the crowd", wg.Wait)
 	if n := value(t, o); n != answered {
 		t.Errorf("%d were run, %d answered", n, answered)
 	}
@@ -145,7 +130,7 @@ func TestNil(t *testing.T) {
 			return err
 		},
 	} {
-		soon(t, what, func() {
+		trial.Soon(t, what, func() {
 			defer func() { _ = recover() }()
 			var p *actor.PanicError
 			if err := fn(); err != nil && !errors.As(err, &p) && !errors.Is(err, actor.ErrFull) {
@@ -153,7 +138,7 @@ func TestNil(t *testing.T) {
 			}
 		})
 	}
-	soon(t, "afterwards", func() { value(t, o) })
+	trial.Soon(t, "afterwards", func() { value(t, o) })
 }
 
 // Circles of two to ten owners, by asks, tells to full mailboxes and futures mixed: each
@@ -170,7 +155,7 @@ func TestMixedCircles(t *testing.T) {
 			var mu sync.Mutex
 			refused := 0
 			ready.Add(n)
-			soon(t, fmt.Sprint(n, mix), func() {
+			trial.Soon(t, fmt.Sprint(n, mix), func() {
 				for i := range owners {
 					next := owners[(i+1)%n]
 					wg.Go(func() {
@@ -241,6 +226,6 @@ func TestCloseWhileFull(t *testing.T) {
 			wg.Go(func() { closed(t, o) })
 		}
 		release()
-		soon(t, "closing", wg.Wait)
+		trial.Soon(t, "closing", wg.Wait)
 	}
 }

@@ -1,12 +1,11 @@
 package actor_test
 
 import (
-	"encoding/json"
 	"os"
 	"os/exec"
-	"path/filepath"
-	"strings"
 	"testing"
+
+	"github.com/latchkey-go/latchkey/internal/trial"
 )
 
 // mutants are defects and the test that each must fail. The first few are planted in
@@ -56,25 +55,7 @@ func TestMutants(t *testing.T) {
 			break
 		}
 		t.Run(m.name, func(t *testing.T) {
-			dir := t.TempDir()
-			path, err := filepath.Abs(m.file)
-			must(t, err)
-			text, err := os.ReadFile(path)
-			must(t, err)
-			if n := strings.Count(string(text), m.old); n != 1 {
-				t.Fatalf("%s has %d times what the defect replaces, want once; adapt the defect:\n%s", m.file, n, m.old)
-			}
-			planted := filepath.Join(dir, m.file)
-			must(t, os.WriteFile(planted, []byte(strings.Replace(string(text), m.old, m.new, 1)), 0o600))
-			list, err := json.Marshal(map[string]map[string]string{"Replace": {path: planted}})
-			must(t, err)
-			overlay := filepath.Join(dir, "overlay.json")
-			must(t, os.WriteFile(overlay, list, 0o600))
-			binary := filepath.Join(dir, "actor.test")
-			build := exec.CommandContext(t.Context(), "go", "test", "-c", "-vet=off", "-overlay="+overlay, "-o", binary, ".")
-			if text, err := build.CombinedOutput(); err != nil {
-				t.Fatalf("the planted defect does not build: %v\n%s", err, text)
-			}
+			binary, _ := trial.Plant(t, m.file, m.old, m.new)
 			out, err := exec.CommandContext(t.Context(), binary, "-test.run=^"+m.test+"$", "-test.timeout=10s").CombinedOutput()
 			if err == nil {
 				t.Errorf("%s passes with the defect:\n%s", m.test, out)

@@ -9,22 +9,9 @@ import (
 	"sync"
 	"testing"
 	"time"
-)
 
-// soon fails the test when the function does not return, instead of hanging.
-func soon(t *testing.T, what string, fn func()) {
-	t.Helper()
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		fn()
-	}()
-	select {
-	case <-done:
-	case <-time.After(20 * time.Second):
-		t.Fatalf("%s: hangs", what)
-	}
-}
+	"github.com/latchkey-go/latchkey/internal/trial"
+)
 
 // hostile is a context that breaks when it is waited for.
 type hostile struct{ context.Context }
@@ -48,7 +35,7 @@ func TestBrokenContext(t *testing.T) {
 			"KeyMap.GetOrCreateContext": func() { k.GetOrCreateContext(ctx, 1, func() (int, error) { return 1, nil }) },
 		}
 		for call, fn := range calls {
-			soon(t, name+" "+call, func() {
+			trial.Soon(t, name+" "+call, func() {
 				locks := map[string]*lock{"Map": &m.lock, "Var": &v.lock}
 				e := entryOf(k, 1)
 				locks["KeyMap"] = &e.extra.lock
@@ -102,7 +89,7 @@ func TestCrowdGivesUp(t *testing.T) {
 	v := new(Var[int])
 	whole := NewMap[string, int](nil)
 	ran := make([]int, 3)
-	soon(t, "a crowd", func() {
+	trial.Soon(t, "a crowd", func() {
 		ctx, cancel := context.WithCancel(context.Background())
 		defer cancel()
 		var wg sync.WaitGroup
@@ -156,7 +143,7 @@ func TestChaos(t *testing.T) {
 	m := NewKeyMap[key, any](nil)
 	whole := NewMap[key, any](nil)
 	v := NewVar[any](nil)
-	soon(t, "chaos", func() {
+	trial.Soon(t, "chaos", func() {
 		var wg sync.WaitGroup
 		for g := range 16 {
 			wg.Go(func() {
@@ -170,7 +157,7 @@ func TestChaos(t *testing.T) {
 		}
 		wg.Wait()
 	})
-	soon(t, "after chaos", func() {
+	trial.Soon(t, "after chaos", func() {
 		v.Load()
 		whole.Copy()
 		for i := range 3 {
@@ -187,28 +174,6 @@ func TestChaos(t *testing.T) {
 			t.Errorf("part %d has %d entries left", i, n)
 		}
 	}
-}
-
-// end ends a function in one of many ways.
-func end(r *rand.Rand) error {
-	switch r.IntN(7) {
-	case 0:
-		panic(nil)
-	case 1:
-		var p *int
-		*p = 1
-	case 2:
-		runtime.Goexit()
-	case 3:
-		return errors.New("an error")
-	case 4:
-		defer runtime.Goexit()
-		panic("and then it exits")
-	case 5:
-		defer func() { panic("again") }()
-		panic("first")
-	}
-	return nil
 }
 
 // chaos makes one call whose function makes another, and ends somehow.
@@ -228,7 +193,7 @@ func chaos[K comparable](r *rand.Rand, whole *Map[K, any], v *Var[any], m *KeyMa
 		case 4:
 			m.GetOrCreate(key, func() (any, error) { return nil, nil })
 		case 5:
-			whole.Synchronize(func(s *Section[K, any]) error { s.Clear(); s.Store(key, 1); return end(r) })
+			whole.Synchronize(func(s *Section[K, any]) error { s.Clear(); s.Store(key, 1); return trial.End(r.IntN(7)) })
 		case 6:
 			v.Update(func(any) (any, error) { return nil, nil })
 		case 7:
@@ -241,19 +206,19 @@ func chaos[K comparable](r *rand.Rand, whole *Map[K, any], v *Var[any], m *KeyMa
 	}
 	switch r.IntN(5) {
 	case 0:
-		m.Update(key, func(any, bool) (any, error) { nested(); return nil, end(r) })
+		m.Update(key, func(any, bool) (any, error) { nested(); return nil, trial.End(r.IntN(7)) })
 	case 1:
 		whole.Synchronize(func(s *Section[K, any]) error {
 			s.Store(key, nil)
 			nested()
 			s.Delete(key)
 			nested()
-			return end(r)
+			return trial.End(r.IntN(7))
 		})
 	case 2:
-		v.Update(func(any) (any, error) { nested(); return nil, end(r) })
+		v.Update(func(any) (any, error) { nested(); return nil, trial.End(r.IntN(7)) })
 	case 3:
-		m.GetOrCreate(key, func() (any, error) { nested(); return nil, end(r) })
+		m.GetOrCreate(key, func() (any, error) { nested(); return nil, trial.End(r.IntN(7)) })
 	case 4:
 		m.Delete(key)
 	}
@@ -281,7 +246,7 @@ func TestNilFunctions(t *testing.T) {
 			fn()
 		}()
 	}
-	soon(t, "after nil functions", func() {
+	trial.Soon(t, "after nil functions", func() {
 		v.Load()
 		whole.Load(1)
 		m.Store(1, 1)

@@ -1,12 +1,12 @@
 package locked
 
 import (
-	"encoding/json"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/latchkey-go/latchkey/internal/trial"
 )
 
 // mutant is a defect planted into the source.
@@ -85,45 +85,11 @@ func TestMutants(t *testing.T) {
 }
 
 func (m *mutant) check(t *testing.T) {
-	dir := t.TempDir()
-	binary := filepath.Join(dir, "locked.test")
-	build := exec.CommandContext(t.Context(), "go", "test", "-c", "-vet=off", "-overlay="+m.plant(t, dir), "-o", binary, ".")
-	if text, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("the planted defect does not build: %v\n%s", err, text)
-	}
+	binary, _ := trial.Plant(t, m.file, m.old, m.new)
 	run := exec.CommandContext(t.Context(), binary, "-test.run=^"+m.test+"$", "-test.timeout=1m", "-rapid.nofailfile")
 	text, err := run.CombinedOutput()
 	caught := func(sign string) bool { return strings.Contains(string(text), sign) }
 	if err == nil || !caught("FAIL: "+m.test) && !caught("deadlock") && !caught("test timed out") {
 		t.Errorf("%s passes with the defect: %v\n%s", m.test, err, text)
 	}
-}
-
-// plant writes the source with the defect and returns the file that has the go command read it.
-func (m *mutant) plant(t *testing.T, dir string) (overlay string) {
-	t.Helper()
-	path, err := filepath.Abs(m.file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	text, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if n := strings.Count(string(text), m.old); n != 1 {
-		t.Fatalf("%s has %d times what the defect replaces, want once; adapt the defect:\n%s", m.file, n, m.old)
-	}
-	planted := filepath.Join(dir, m.file)
-	if err := os.WriteFile(planted, []byte(strings.Replace(string(text), m.old, m.new, 1)), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	list, err := json.Marshal(map[string]map[string]string{"Replace": {path: planted}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	overlay = filepath.Join(dir, "overlay.json")
-	if err := os.WriteFile(overlay, list, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	return overlay
 }

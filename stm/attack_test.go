@@ -9,6 +9,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/latchkey-go/latchkey/internal/trial"
 )
 
 // Who waits is woken once: a thousand who have been woken, and have not run yet, cost
@@ -67,26 +69,11 @@ func TestSetByAnother(t *testing.T) {
 
 // ending ends a function in one of many ways.
 func ending(r *rand.Rand) error {
-	switch r.IntN(12) {
-	case 0:
-		panic(nil)
-	case 1:
-		var p *int
-		*p = 1
-	case 2:
-		runtime.Goexit()
-	case 3:
-		return errors.New("an error")
-	case 4:
-		defer runtime.Goexit()
-		panic("and then it exits")
-	case 5:
-		defer func() { panic("again") }()
-		panic("first")
-	case 6:
+	way := r.IntN(12)
+	if way == 6 {
 		return Retry
 	}
-	return nil
+	return trial.End(way)
 }
 
 // However transactions end, at any moment: no run sees money come or go, and nothing is

@@ -1,12 +1,12 @@
 package stm_test
 
 import (
-	"encoding/json"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/latchkey-go/latchkey/internal/trial"
 )
 
 // A mutant is a defect, and the test that must notice it.
@@ -62,32 +62,7 @@ func TestMutants(t *testing.T) {
 }
 
 func (m *mutant) check(t *testing.T) {
-	path, err := filepath.Abs(m.file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	text, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if n := strings.Count(string(text), m.old); n != 1 {
-		t.Fatalf("%s has %d times what the defect replaces, want once; adapt the defect", m.file, n)
-	}
-	dir := t.TempDir()
-	planted, overlay, binary := filepath.Join(dir, m.file), filepath.Join(dir, "overlay.json"), filepath.Join(dir, "stm.test")
-	list, err := json.Marshal(map[string]map[string]string{"Replace": {path: planted}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	for name, text := range map[string]string{planted: strings.Replace(string(text), m.old, m.new, 1), overlay: string(list)} {
-		if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	build := exec.CommandContext(t.Context(), "go", "test", "-c", "-vet=off", "-overlay="+overlay, "-o", binary, ".")
-	if text, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("the defect does not build: %v\n%s", err, text)
-	}
+	binary, _ := trial.Plant(t, m.file, m.old, m.new)
 	run := exec.CommandContext(t.Context(), binary, "-test.run=^"+m.test+"$", "-test.timeout=10s", "-rapid.nofailfile")
 	run.Env = append(os.Environ(), "LATCHKEY_SOAK=")
 	if text, err := run.CombinedOutput(); err == nil || !strings.Contains(string(text), m.test) {

@@ -3,12 +3,12 @@
 package lmx_test
 
 import (
-	"encoding/json"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/latchkey-go/latchkey/internal/trial"
 )
 
 // mutant is a defect planted into our sources.
@@ -117,50 +117,11 @@ func TestMutants(t *testing.T) {
 }
 
 func (m *mutant) check(t *testing.T) {
-	root, err := filepath.Abs("../..")
-	if err != nil {
-		t.Fatal(err)
-	}
-	dir := t.TempDir()
-	overlay := m.plant(t, root, dir)
-	binary := filepath.Join(dir, "lmx.test")
-	flags := append(os.Environ(), "GOFLAGS=-buildvcs=false -overlay="+overlay)
-	build := exec.CommandContext(t.Context(), "go", "test", "-c", "-vet=off", "-o", binary, ".")
-	build.Env = flags
-	if text, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("the planted defect does not build: %v\n%s", err, text)
-	}
+	binary, overlay := trial.Plant(t, "../../"+m.file, m.old, m.new)
 	run := exec.CommandContext(t.Context(), binary, "-test.run=^"+m.test+"$", "-test.timeout=2m")
-	run.Env = flags // for what the test builds
+	run.Env = append(os.Environ(), "GOFLAGS=-buildvcs=false -overlay="+overlay) // for what the test builds
 	text, err := run.CombinedOutput()
 	if err == nil || !strings.Contains(string(text), "FAIL: "+m.test) {
 		t.Errorf("%s passes with the defect: %v\n%s", m.test, err, text)
 	}
-}
-
-// plant writes the source with the defect and returns the file that has the go
-// command read it instead.
-func (m *mutant) plant(t *testing.T, root, dir string) (overlay string) {
-	t.Helper()
-	path := filepath.Join(root, filepath.FromSlash(m.file))
-	text, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if n := strings.Count(string(text), m.old); n != 1 {
-		t.Fatalf("%s has %d times what the defect replaces, want once; adapt the defect:\n%s", m.file, n, m.old)
-	}
-	planted := filepath.Join(dir, filepath.Base(m.file))
-	if err := os.WriteFile(planted, []byte(strings.Replace(string(text), m.old, m.new, 1)), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	list, err := json.Marshal(map[string]map[string]string{"Replace": {path: planted}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	overlay = filepath.Join(dir, "overlay.json")
-	if err := os.WriteFile(overlay, list, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	return overlay
 }
