@@ -79,10 +79,10 @@ func (f fields) text(name string) (string, error) {
 func text(name string, raw json.RawMessage) (string, error) {
 	var s string
 	if json.Unmarshal(raw, &s) != nil {
-		return "", lease.Refuse("%s must be a string, got %s", name, clip(raw))
+		return "", lease.Refuse("%s must be a string, got %s", name, wire.Value(raw).Clip())
 	}
 	if loneSurrogate(raw) {
-		return "", lease.Refuse("%s has half of a surrogate pair, which is no character: %s", name, clip(raw))
+		return "", lease.Refuse("%s has half of a surrogate pair, which is no character: %s", name, wire.Value(raw).Clip())
 	}
 	return s, nil
 }
@@ -94,7 +94,7 @@ func (f fields) texts(name string) ([]string, error) {
 	}
 	var items []json.RawMessage
 	if json.Unmarshal(raw, &items) != nil {
-		return nil, lease.Refuse("%s must be a list of strings, got %s", name, clip(raw))
+		return nil, lease.Refuse("%s must be a list of strings, got %s", name, wire.Value(raw).Clip())
 	}
 	out := make([]string, 0, len(items))
 	for i, item := range items {
@@ -114,7 +114,7 @@ func (f fields) flag(name string) (bool, error) {
 	case "true":
 		return true, nil
 	default:
-		return false, lease.Refuse("%s must be true or false, got %s", name, clip(raw))
+		return false, lease.Refuse("%s must be true or false, got %s", name, wire.Value(raw).Clip())
 	}
 }
 
@@ -136,19 +136,6 @@ func (f fields) millis(name string) (time.Duration, error) {
 	}
 	const most = int64(lease.Forever/time.Millisecond) - 1
 	return time.Duration(min(n, most)) * time.Millisecond, nil
-}
-
-// clip renders a value for an error message.
-func clip(raw json.RawMessage) string {
-	const most = 64
-	if len(raw) <= most {
-		return string(raw)
-	}
-	cut := most
-	for !utf8.RuneStart(raw[cut]) {
-		cut--
-	}
-	return string(raw[:cut]) + "…"
 }
 
 // loneSurrogate reports whether a valid JSON string escapes half of a surrogate

@@ -163,7 +163,7 @@ func patch(v string) int {
 // closes the connection when it has confirmed, or does not.
 func (c *Conn) mismatch(version string) {
 	b := append(c.scratchless(), `{"type":"version-mismatch","versions":{`...)
-	b = wire.AppendText(name(b, "clientVersion"), version)
+	b = wire.AppendText(wire.AppendName(b, "clientVersion"), version)
 	b = text(b, "brokerVersion", brokerVersion)
 	c.peer.Send(append(b, "}}\n"...))
 	c.leave()
@@ -176,9 +176,14 @@ func (c *Conn) scratchless() []byte { return make([]byte, 0, 256) }
 // Drain waits until all that came is answered, or placed in a queue: the service
 // does what it is asked in order.
 func (c *Conn) Drain(ctx context.Context) {
-	if c.over || c.sess == nil {
-		return
+	if !c.over && c.sess != nil {
+		c.settle(ctx)
 	}
+}
+
+// settle waits until the service has answered or queued all that the session asked:
+// answers come in order.
+func (c *Conn) settle(ctx context.Context) {
 	done := make(chan struct{})
 	c.sess.Do(lease.Command{Verb: lease.Ping}, func(lease.Lease, error) { close(done) })
 	select {

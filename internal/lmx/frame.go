@@ -78,6 +78,11 @@ func (f *frame) member(name []byte, v wire.Value) {
 	}
 }
 
+// plain reports whether a value is a string that says what is between its quotes.
+func plain(v wire.Value) bool {
+	return v.IsText() && bytes.IndexByte(v, '\\') < 0 && utf8.Valid(v)
+}
+
 // ident is an id as it came, to be echoed, and what it says. A number is taken for
 // the text of its digits: some clients count.
 func ident(name string, v wire.Value) (echo, id string, err error) {
@@ -87,7 +92,7 @@ func ident(name string, v wire.Value) (echo, id string, err error) {
 		return echo, "", lease.Refuse("%s is missing", name)
 	case v.IsNumber():
 		id = echo
-	case v.IsText() && bytes.IndexByte(v, '\\') < 0 && utf8.Valid(v):
+	case plain(v):
 		id = echo[1 : len(echo)-1]
 	default:
 		var wrong string
@@ -108,7 +113,7 @@ func ident(name string, v wire.Value) (echo, id string, err error) {
 // says, which is a part of it where that can be.
 func echoed(v wire.Value) (echo, key string, err error) {
 	echo = string(v)
-	if v.IsText() && bytes.IndexByte(v, '\\') < 0 && utf8.Valid(v) {
+	if plain(v) {
 		key = echo[1 : len(echo)-1]
 		return echo, key, lease.CheckKey(key)
 	}

@@ -3,6 +3,7 @@ package lmx
 import (
 	"hash/maphash"
 	"slices"
+	"time"
 
 	"github.com/latchkey-go/latchkey/lease"
 )
@@ -30,7 +31,7 @@ type request struct {
 	twin     *request
 	older    *request // neighbours in unacked
 	newer    *request
-	due      dueTime
+	due      time.Time // when it is sent again
 	one      [1]string // where keys points for a lock: one allocation less
 }
 

@@ -1,7 +1,7 @@
 package lmx
 
 import (
-	"bytes"
+	"context"
 	"time"
 
 	"github.com/latchkey-go/latchkey/internal/wire"
@@ -10,13 +10,12 @@ import (
 
 // Values of rwStatus that mean something here.
 const (
-	beginRead       = `"begin_read"`
-	endRead         = `"end_read"`
-	beginWrite      = `"begin_write"`
-	endWrite        = `"end_write"`
-	lockWriteKey    = `"locking_write_key"`
-	unlockWriteKey  = `"unlocking_write_key"`
-	positiveOrNever = " of milliseconds, or null for one that never ends"
+	beginRead      = `"begin_read"`
+	endRead        = `"end_read"`
+	beginWrite     = `"begin_write"`
+	endWrite       = `"end_write"`
+	lockWriteKey   = `"locking_write_key"`
+	unlockWriteKey = `"unlocking_write_key"`
 )
 
 // lock handles a request for one key.
@@ -72,14 +71,9 @@ func (c *Conn) full() bool {
 func (c *Conn) catchUp() {
 	c.srv.mu.Unlock()
 	defer c.srv.mu.Lock()
-	done := make(chan struct{})
-	c.sess.Do(lease.Command{Verb: lease.Ping}, func(lease.Lease, error) { close(done) }) // answers come in order
-	late := time.NewTimer(callTimeout)
-	defer late.Stop()
-	select {
-	case <-done:
-	case <-late.C:
-	}
+	ctx, cancel := context.WithTimeout(context.Background(), callTimeout)
+	defer cancel()
+	c.settle(ctx)
 }
 
 func tooMany(r *reply) *reply {
@@ -170,7 +164,7 @@ func ttlOf(v wire.Value) (time.Duration, error) {
 	case v.Null():
 		return lease.Forever, nil
 	}
-	n, err := v.Positive("ttl", positiveOrNever)
+	n, err := v.Positive("ttl", " of milliseconds, or null for one that never ends")
 	if err != nil {
 		return 0, err
 	}
@@ -250,9 +244,11 @@ func (r *request) Done(l lease.Lease, err error) {
 	fromQueue := r.stage == queued
 	s.grant(r, l.Holds)
 	var e effects
-	answer := &reply{kind: "acquire-many", echo: r.echo, keys: r.keys, acquired: yes, lockUUID: r.id, tokens: l.Holds,
-		queue: -1, readers: -1}
-	if !r.many {
+	var answer *reply
+	if r.many {
+		answer = &reply{kind: "acquire-many", echo: r.echo, keys: r.keys, acquired: yes, lockUUID: r.id, tokens: l.Holds,
+			queue: -1, readers: -1}
+	} else {
 		r.count, e = s.countReader(r)
 		if fromQueue && c.acks {
 			s.expectAck(r)
@@ -284,7 +280,7 @@ func (r *request) failed(err error, waiting, readers int) *reply {
 // mine finds a request of this connection by the uuid that a frame names, or nil.
 // The mutex is held.
 func (c *Conn) mine(f *frame) *request {
-	if v := f.uuid; v.IsText() && bytes.IndexByte(v, '\\') < 0 {
+	if v := f.uuid; plain(v) {
 		return c.reqs[string(v[1:len(v)-1])] // without a string of its own
 	}
 	_, id, err := ident("uuid", f.uuid)
@@ -329,8 +325,7 @@ func (c *Conn) undo(f *frame, waiting bool) {
 	s := c.srv
 	s.mu.Lock()
 	r := c.mine(f)
-	switch {
-	case r == nil || r.acked || r.many || r.stage != held && !waiting:
+	if r == nil || r.acked || r.many || r.stage != held && !waiting {
 		s.mu.Unlock()
 		return
 	}

@@ -55,23 +55,23 @@ func (r *reply) append(b []byte) []byte {
 	b = said(b, "released", r.released)
 	b = said(b, "renewed", r.renewed)
 	if r.token > 0 {
-		b = strconv.AppendUint(name(b, "fencingToken"), uint64(r.token), 10)
+		b = strconv.AppendUint(wire.AppendName(b, "fencingToken"), uint64(r.token), 10)
 	}
 	b = text(b, "lockUuid", r.lockUUID)
 	if r.tokens != nil {
-		b = append(name(b, "fencingTokens"), '{')
+		b = append(wire.AppendName(b, "fencingTokens"), '{')
 		for _, h := range r.tokens {
-			b = append(wire.AppendText(comma(b), h.Key), ':')
+			b = append(wire.AppendText(wire.AppendComma(b), h.Key), ':')
 			b = strconv.AppendUint(b, uint64(h.Token), 10)
 		}
 		b = append(b, '}')
 	}
 	b = text(b, "contendedKey", r.contended)
 	if r.readers >= 0 {
-		b = strconv.AppendInt(name(b, "readersCount"), int64(r.readers), 10)
+		b = strconv.AppendInt(wire.AppendName(b, "readersCount"), int64(r.readers), 10)
 	}
 	if r.queue >= 0 {
-		b = strconv.AppendInt(name(b, "lockRequestCount"), int64(r.queue), 10)
+		b = strconv.AppendInt(wire.AppendName(b, "lockRequestCount"), int64(r.queue), 10)
 	}
 	b = text(b, "reason", r.why)
 	b = text(b, "warning", r.warning)
@@ -79,24 +79,11 @@ func (r *reply) append(b []byte) []byte {
 	return append(b, '}', '\n')
 }
 
-func comma(b []byte) []byte {
-	if c := b[len(b)-1]; c == '{' || c == '[' {
-		return b
-	}
-	return append(b, ',')
-}
-
-func name(b []byte, n string) []byte {
-	b = append(comma(b), '"')
-	b = append(b, n...)
-	return append(b, '"', ':')
-}
-
 func text(b []byte, n, v string) []byte {
 	if v == "" {
 		return b
 	}
-	return wire.AppendText(name(b, n), v)
+	return wire.AppendText(wire.AppendName(b, n), v)
 }
 
 // raw appends a value as its client sent it, but for what is not UTF-8: no frame
@@ -108,23 +95,23 @@ func raw(b []byte, n, v string) []byte {
 	if !utf8.ValidString(v) {
 		v = strings.ToValidUTF8(v, string(utf8.RuneError))
 	}
-	return append(name(b, n), v...)
+	return append(wire.AppendName(b, n), v...)
 }
 
 func said(b []byte, n string, a answer) []byte {
 	switch a {
 	case yes:
-		return append(name(b, n), "true"...)
+		return append(wire.AppendName(b, n), "true"...)
 	case no:
-		return append(name(b, n), "false"...)
+		return append(wire.AppendName(b, n), "false"...)
 	}
 	return b
 }
 
 func list(b []byte, n string, v []string) []byte {
-	b = append(name(b, n), '[')
+	b = append(wire.AppendName(b, n), '[')
 	for _, s := range v {
-		b = wire.AppendText(comma(b), s)
+		b = wire.AppendText(wire.AppendComma(b), s)
 	}
 	return append(b, ']')
 }

@@ -20,7 +20,7 @@ const (
 // ls lists the keys that are held or waited for.
 func (c *Conn) ls(f *frame) {
 	b := raw(append(c.scratchless(), '{'), "uuid", string(f.uuid))
-	b = append(name(b, "ls_result"), '[')
+	b = append(wire.AppendName(b, "ls_result"), '[')
 	ctx, cancel := context.WithTimeout(context.Background(), callTimeout)
 	defer cancel()
 	q := lease.Query{Limit: lease.MaxListed, Brief: true}
@@ -35,7 +35,7 @@ func (c *Conn) ls(f *frame) {
 			if fits = len(b)+longest*len(k.Key) < maxListing; !fits {
 				break
 			}
-			b = wire.AppendText(comma(b), k.Key)
+			b = wire.AppendText(wire.AppendComma(b), k.Key)
 			q.After = k.Key
 		}
 		more = l.More
@@ -70,8 +70,8 @@ func (c *Conn) info(f *frame) {
 	c.srv.mu.Unlock()
 	b := text(append(c.scratchless(), '{'), "type", "lock-info-response")
 	b = raw(raw(b, "uuid", string(f.uuid)), "key", string(f.key))
-	b = append(name(b, "lockInfo"), "true"...)
-	b = strconv.AppendBool(name(b, "isLocked"), len(k.Holders) > 0)
+	b = append(wire.AppendName(b, "lockInfo"), "true"...)
+	b = strconv.AppendBool(wire.AppendName(b, "isLocked"), len(k.Holders) > 0)
 	b = list(b, "lockholderUUIDs", ids)
 	b = number(b, "lockholderCount", len(k.Holders))
 	b = number(b, "readersCount", readers)
@@ -79,15 +79,17 @@ func (c *Conn) info(f *frame) {
 	c.peer.Send(append(b, '}', '\n'))
 }
 
-func number(b []byte, n string, v int) []byte { return strconv.AppendInt(name(b, n), int64(v), 10) }
+func number(b []byte, n string, v int) []byte {
+	return strconv.AppendInt(wire.AppendName(b, n), int64(v), 10)
+}
 
 // ping answers a sign of life.
 func (c *Conn) ping(f *frame) {
 	b := text(append(c.scratchless(), '{'), "type", "pong")
 	b = raw(b, "uuid", string(f.uuid))
 	b = raw(b, "timestamp", string(f.timestamp))
-	b = strconv.AppendInt(name(b, "serverTimestamp"), time.Now().UnixMilli(), 10)
-	c.peer.Send(append(append(name(b, "ping"), "true"...), '}', '\n'))
+	b = strconv.AppendInt(wire.AppendName(b, "serverTimestamp"), time.Now().UnixMilli(), 10)
+	c.peer.Send(append(append(wire.AppendName(b, "ping"), "true"...), '}', '\n'))
 }
 
 // inspect answers the prompt of lmx_inspect_broker.
@@ -111,7 +113,7 @@ func (c *Conn) inspect(f *frame) {
 	case "clientcount", "client-count", "client_count":
 		b = number(b, "inspectResult", c.srv.Counts().Clients)
 	default:
-		b = append(name(b, "inspectResult"), "null"...)
+		b = append(wire.AppendName(b, "inspectResult"), "null"...)
 		b = text(b, "warning", "unknown inspectCommand "+lease.QuoteKey(command)+"; there are lockcount and clientcount")
 	}
 	c.peer.Send(append(b, '}', '\n'))

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 
 	"github.com/latchkey-go/latchkey/internal/tally"
+	"github.com/latchkey-go/latchkey/internal/wire"
 )
 
 // stats answers a request for the broker's statistics.
@@ -26,7 +27,7 @@ func (c *Conn) stats(f *frame) {
 	}
 	b := text(append(c.scratchless(), '{'), "type", "system-stats-response")
 	b = raw(b, "uuid", string(f.uuid))
-	b = append(name(b, "stats"), stats...)
+	b = append(wire.AppendName(b, "stats"), stats...)
 	c.peer.Send(append(b, '}', '\n'))
 }
 

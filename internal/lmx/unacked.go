@@ -2,9 +2,6 @@ package lmx
 
 import "time"
 
-// dueTime is when something is due, on the monotonic clock.
-type dueTime = time.Time
-
 // unacked lists grants from the queue that their clients have not acknowledged, in
 // the order of their grants. It costs one timer for all.
 //
@@ -18,7 +15,7 @@ type unacked struct {
 	oldest, newest *request
 }
 
-func (u *unacked) add(r *request, due dueTime) {
+func (u *unacked) add(r *request, due time.Time) {
 	r.due = due
 	r.older = u.newest
 	if u.newest != nil {

@@ -3,6 +3,7 @@ package wire
 import (
 	"errors"
 	"strconv"
+	"unicode/utf8"
 
 	"github.com/latchkey-go/latchkey/lease"
 )
@@ -54,7 +55,7 @@ func (v Value) IsNumber() bool { return len(v) > 0 && (v[0] == '-' || '0' <= v[0
 // take, and is empty otherwise.
 func (v Value) Text() (string, string) {
 	if !v.IsText() {
-		return "", "must be a string, got " + v.clip()
+		return "", "must be a string, got " + v.Clip()
 	}
 	return unquoteText(v[1 : len(v)-1])
 }
@@ -80,19 +81,19 @@ func (v Value) Each(entry func(Value)) bool {
 func (v Value) Positive(name, unit string) (int64, error) {
 	n, err := strconv.ParseInt(string(v), 10, 64)
 	if err != nil && !errors.Is(err, strconv.ErrRange) || n < 1 {
-		return 0, lease.Refuse("%s must be a positive integer%s, got %s", name, unit, v.clip())
+		return 0, lease.Refuse("%s must be a positive integer%s, got %s", name, unit, v.Clip())
 	}
 	return n, nil
 }
 
-// clip renders a value for an error message.
-func (v Value) clip() string {
+// Clip renders a value for an error message.
+func (v Value) Clip() string {
 	const most = 64
 	if len(v) <= most {
 		return string(v)
 	}
 	cut := most
-	for cut > 0 && v[cut]&0xc0 == 0x80 {
+	for cut > 0 && !utf8.RuneStart(v[cut]) {
 		cut--
 	}
 	return string(v[:cut]) + "…"
@@ -100,3 +101,10 @@ func (v Value) clip() string {
 
 // AppendText appends s as a JSON string.
 func AppendText(b []byte, s string) []byte { return quote(b, s) }
+
+// AppendName appends the name of the next field, after a comma where one is due. The
+// name is one of ours: it is not escaped.
+func AppendName(b []byte, n string) []byte { return name(b, n) }
+
+// AppendComma appends the comma before the next value, where one is due.
+func AppendComma(b []byte) []byte { return comma(b) }
