@@ -27,7 +27,8 @@ func (*noCopy) Unlock() {}
 // The lock word of a variable is 0, or the address of the run that has it. The low
 // bit is set while that run publishes: readers wait then, and only then. It is clear
 // while a run behind the gate keeps the variable for itself: it may be read, but
-// nobody else can commit to it. AddNow has no run, and leaves the low bit alone.
+// nobody else can commit to it. AddNow and SetNow have no run: their word is the low
+// bit alone.
 const publishing = 1
 
 func (r *run) word() uintptr { return uintptr(unsafe.Pointer(r)) }
