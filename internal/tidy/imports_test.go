@@ -45,6 +45,7 @@ var directions = []direction{
 		"a front end sees the contract, never a service, so that any service can stand behind it"},
 	{"internal/held", nil, nil, "the one place with process-wide state stays small and knows nobody"},
 	{"internal/tidy", nil, nil, "tests only"},
+	{"internal/redistest", nil, nil, "tests only; those of any package may use it, so it must pull in none"},
 	{"internal/trial", nil, nil, "tests only; those of any package may use it, so it must pull in none"},
 	{"stm/...", []string{"internal/held", "stm/..."}, nil, "an in-process type costs its users nothing but itself"},
 	{"locked/...", []string{"internal/held", "locked/..."}, nil, "an in-process type costs its users nothing but itself"},
