@@ -75,10 +75,10 @@ func (c *Cursor) At() Position { return c.at }
 // A change of a generation that is not held is never adopted, not even by a follower that holds nothing: it may be a
 // late message of a life that is over.
 func (c *Cursor) Judge(ch Change) Verdict {
-	if !ch.Exists() || ch.Generation != c.at.Generation {
+	if !ch.Exists() || ch.Generation != c.at.Generation || ch.Nonce == 0 {
 		return Reload
 	}
-	if ch.Number == c.at.Number+1 && ch.Prev == c.at.Nonce {
+	if ch.Number != 0 && ch.Number-1 == c.at.Number && ch.Prev == c.at.Nonce { // at the last number nothing follows
 		return Next
 	}
 	if c.passed(ch.Position) == yes {
@@ -104,15 +104,22 @@ const (
 	Current Meeting = iota + 1
 	// Apart: the head is not among what was followed. Read everything again.
 	Apart
-	// Ahead: the head lies further back than the cursor remembers. Ask for the head again.
+	// Ahead: the cursor went on from the head further than it remembers. Ask for the head again.
 	Ahead
 )
 
 // Meet compares the cursor with a head that the store gave in the feed's order, which means that every change
-// broadcast before the head was read has been handed to the follower. The cursor may have gone on since.
-func (c *Cursor) Meet(head Position) Meeting {
+// broadcast before the head was read has been handed to the follower. The cursor may have gone on since; asked is where
+// it stood, by [Cursor.At], before the store was asked.
+//
+// A head that the follower passed before it asked is not current: the store went back to it. One that it passed later
+// is, as far as can be told from here; if the store did go back, that shows when it is asked again.
+func (c *Cursor) Meet(asked, head Position) Meeting {
 	if head == c.at {
 		return Current
+	}
+	if head.Generation == asked.Generation && head.Number < asked.Number && c.passed(asked) == yes {
+		return Apart
 	}
 	switch c.passed(head) {
 	case yes:
@@ -125,7 +132,8 @@ func (c *Cursor) Meet(head Position) Meeting {
 
 // Covers tells whether what p names is part of what is held, as far as the cursor can know: a position of the same
 // generation that is older than the remembered nonces is taken to be covered. It serves those who carry a position
-// from one process to another and want to read what was written there.
+// from one process to another and want to read what was written there. The zero position names no change: only a cursor
+// that holds nothing covers it.
 func (c *Cursor) Covers(p Position) bool {
 	return p == c.at || c.passed(p) != no
 }
