@@ -110,9 +110,11 @@ func (l *link) write(d Direction, to net.Conn, data []byte, count *atomic.Int64)
 		err := to.SetWriteDeadline(time.Now().Add(turn))
 		n := 0
 		if err == nil {
+			// Counted before, so that nobody has received what is not.
+			count.Add(int64(len(data)))
 			n, err = to.Write(data)
+			count.Add(int64(n - len(data)))
 		}
-		count.Add(int64(n))
 		r.passing.RUnlock()
 		data = data[n:]
 		if err != nil && !errors.Is(err, os.ErrDeadlineExceeded) {

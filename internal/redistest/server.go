@@ -10,21 +10,21 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
 	"strconv"
 	"strings"
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/latchkey-go/latchkey/internal/proctest"
 )
 
 // envProgram names a server other than the redis-server in PATH, such as one of
 // another version.
 const envProgram = "LATCHKEY_REDIS_SERVER"
 
-// patience is how long a server may take to start, to stop or to answer, on a busy
-// machine.
-const patience = 20 * time.Second
+// patience is how long a server may take to start or to answer, on a busy machine.
+const patience = proctest.Patience
 
 // Options say what a server is like. The zero value is one without password or TLS.
 type Options struct {
@@ -49,10 +49,9 @@ type Server struct {
 	port    int
 	secret  string // password of the user with which this package talks to the server
 
-	mu    sync.Mutex // guards what follows, and is held from beginning to end of a change of it
-	lives int
-	cmd   *exec.Cmd     // nil before the first life
-	over  chan struct{} // closed when the process of cmd is gone
+	mu      sync.Mutex // guards what follows, and is held from beginning to end of a change of it
+	lives   int
+	process *proctest.Process // of the last life; nil before the first
 }
 
 // Start runs a server until the end of the test, and returns when it answers. Without
@@ -138,7 +137,7 @@ func (s *Server) TLSConfig() *tls.Config {
 func (s *Server) Pid() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.cmd.Process.Pid
+	return s.process.Pid()
 }
 
 // Kill ends the server in the middle of what it does, and returns when it is gone.
@@ -146,7 +145,7 @@ func (s *Server) Kill() {
 	s.tb.Helper()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if err := s.kill(); err != nil {
+	if err := s.process.Kill(); err != nil {
 		s.tb.Fatal(err)
 	}
 }
@@ -156,17 +155,8 @@ func (s *Server) Stop() {
 	s.tb.Helper()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if !s.running() {
-		return
-	}
-	// A frozen process does not hear the signal.
-	if err := errors.Join(thaw(s.cmd.Process), terminate(s.cmd.Process)); err != nil && s.running() {
+	if err := s.process.Terminate(); err != nil {
 		s.tb.Fatalf("stop the server: %v", err)
-	}
-	select {
-	case <-s.over:
-	case <-time.After(patience):
-		s.tb.Fatalf("the server has not stopped within %v", patience)
 	}
 }
 
@@ -176,7 +166,7 @@ func (s *Server) Restart() {
 	s.tb.Helper()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	err := s.kill()
+	err := s.process.Kill()
 	for began := time.Now(); err == nil; {
 		err = s.startLocked()
 		if !errors.Is(err, errPortTaken) || time.Since(began) > patience {
@@ -191,20 +181,22 @@ func (s *Server) Restart() {
 
 // Freeze stops the process: its sockets stay open, and nobody answers. It ends with
 // Thaw, Stop, Kill, Restart, or the test.
-func (s *Server) Freeze() { s.tb.Helper(); s.signal("freeze", freeze) }
-
-// Thaw has a frozen process go on.
-func (s *Server) Thaw() { s.tb.Helper(); s.signal("thaw", thaw) }
-
-func (s *Server) signal(what string, send func(*os.Process) error) {
+func (s *Server) Freeze() {
 	s.tb.Helper()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if !s.running() {
-		s.tb.Fatalf("%s the server: it is not running", what)
+	if err := s.process.Freeze(); err != nil {
+		s.tb.Fatal(err)
 	}
-	if err := send(s.cmd.Process); err != nil {
-		s.tb.Fatalf("%s the server: %v", what, err)
+}
+
+// Thaw has a frozen process go on.
+func (s *Server) Thaw() {
+	s.tb.Helper()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err := s.process.Thaw(); err != nil {
+		s.tb.Fatal(err)
 	}
 }
 
@@ -247,24 +239,10 @@ func (s *Server) startLocked() error {
 	}
 	defer out.Close()
 	cmd := exec.Command(program(), conf)
-	cmd.Dir, cmd.Stdout, cmd.Stderr, cmd.SysProcAttr = s.dir, out, out, orphanless()
-	started, over := make(chan error, 1), make(chan struct{})
-	go func() {
-		// The server dies with the thread that started it, so that thread stays.
-		runtime.LockOSThread()
-		defer runtime.UnlockOSThread()
-		defer close(over)
-		err := cmd.Start()
-		started <- err
-		if err == nil {
-			_ = cmd.Wait() // the status of a process that is killed says nothing
-		}
-	}()
-	if err := <-started; err != nil {
-		<-over
-		return fmt.Errorf("start the server: %w", err)
+	cmd.Dir, cmd.Stdout, cmd.Stderr = s.dir, out, out
+	if s.process, err = proctest.Start(cmd); err != nil {
+		return err
 	}
-	s.cmd, s.over = cmd, over
 	return s.awaitAnswer()
 }
 
@@ -278,7 +256,7 @@ func (s *Server) awaitAnswer() error {
 			return nil
 		}
 		select {
-		case <-s.over:
+		case <-s.process.Over():
 			said := s.log()
 			if strings.Contains(said, "in use") {
 				return fmt.Errorf("start the server on port %d: %w", s.port, errPortTaken)
@@ -318,33 +296,10 @@ func (s *Server) configuration() string {
 	return strings.Join(append(lines, s.options.Config...), "\n") + "\n"
 }
 
-func (s *Server) running() bool {
-	if s.cmd == nil {
-		return false
-	}
-	select {
-	case <-s.over:
-		return false
-	default:
-		return true
-	}
-}
-
-func (s *Server) kill() error {
-	if !s.running() {
-		return nil
-	}
-	if err := s.cmd.Process.Kill(); err != nil && !errors.Is(err, os.ErrProcessDone) {
-		return fmt.Errorf("kill the server: %w", err)
-	}
-	<-s.over
-	return nil
-}
-
 func (s *Server) cleanUp() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if err := s.kill(); err != nil {
+	if err := s.process.Kill(); err != nil {
 		s.tb.Error(err)
 	}
 	if s.tb.Failed() && s.lives > 0 {

@@ -20,6 +20,7 @@ const (
 var unlisted = []struct{ dir, why string }{
 	{"examples", "a user's program, read on its own"},
 	{"lease/leasetest", "the suite is a test, though it is not in a test file"},
+	{"internal/proctest", "processes for tests, though it is not in a test file"},
 	{"internal/redistest", "a server and a network for tests, though it is not in a test file"},
 	{"rmap/rmaptest", "the suite is a test, though it is not in a test file"},
 	{"internal/trial", "what tests have in common, though it is not in a test file"},

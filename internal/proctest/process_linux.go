@@ -1,7 +1,7 @@
-package redistest
+package proctest
 
 import "syscall"
 
-// orphanless has the kernel kill the server when the thread that started it ends,
+// orphanless has the kernel kill the process when the thread that started it ends,
 // so that a test that is killed leaves none behind.
 func orphanless() *syscall.SysProcAttr { return &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL} }
