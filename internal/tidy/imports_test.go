@@ -48,6 +48,7 @@ var directions = []direction{
 	{"internal/httpserve/...", []string{"lease", "internal/wire", "internal/tally"}, []string{"github.com/prometheus/client_golang"},
 		"a front end sees the contract, never a service, so that any service can stand behind it"},
 	{"internal/held", nil, nil, "the one place with process-wide state stays small and knows nobody"},
+	{"internal/feed", nil, nil, "a pure decision that two domains stand on: what it sees, both depend on"},
 	{"internal/tidy", nil, nil, "tests only"},
 	{"internal/proctest", nil, nil, "tests only; those of any package may use it, so it must pull in none"},
 	{"internal/redistest", []string{"internal/proctest"}, nil, "tests only; those of any package may use it, so it must pull in none"},
