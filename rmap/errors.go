@@ -48,6 +48,9 @@ type Outcome uint8
 const (
 	// NotApplied: the store is as if the write had never been asked for.
 	NotApplied Outcome = iota + 1
+	// Applied: the write is in the store; the error is about what it returns, such as a former value that does not
+	// decode.
+	Applied
 	// AppliedNotSeen: the write is in the store, but was not seen in this process's copy in time.
 	AppliedNotSeen
 	// Unknown: the connection or the context ended between the question and the answer.
@@ -59,6 +62,8 @@ func (o Outcome) String() string {
 	switch o {
 	case NotApplied:
 		return "not applied"
+	case Applied:
+		return "applied"
 	case AppliedNotSeen:
 		return "applied, not seen here yet"
 	case Unknown:
@@ -73,7 +78,7 @@ type WriteError struct {
 	Map      string   // name of the map
 	Key      string   // the key, in quotes, empty when the write has none or several
 	Outcome  Outcome  // what became of it
-	Revision Revision // what the write made, for AppliedNotSeen
+	Revision Revision // what the write made, if it is known to be applied
 	Err      error    // why
 }
 

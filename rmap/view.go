@@ -1,0 +1,96 @@
+package rmap
+
+import (
+	"iter"
+
+	"github.com/latchkey-go/latchkey/rmap/internal/hamt"
+)
+
+// A cell is what the copy holds under a key.
+type cell[V any] struct {
+	value         V
+	number, nonce uint64 // of the change that wrote it
+	deadline      int64  // milliseconds of Unix time by the store's clock; 0 is never
+	err           error  // why there is no value: it did not decode
+}
+
+type (
+	item[K comparable, V any] = hamt.Item[K, cell[V]]
+	tree[K comparable, V any] = hamt.Map[K, cell[V]]
+)
+
+// A view is what readers see: one state of the map. It is immutable but for being replaced as a whole.
+type view[K comparable, V any] struct {
+	tree     tree[K, V]
+	broken   int // entries that have no value because it did not decode
+	revision Revision
+	ends     int64 // when, on the map's own clock, the first entry in it, or all of it, is past its deadline; 0 is never
+}
+
+// A Snapshot is one state of a map, as it was when it was taken: entries of one revision, that stay whatever happens to
+// the map. Taking and copying it costs the same at any size. The zero Snapshot is empty.
+type Snapshot[K comparable, V any] struct{ v *view[K, V] }
+
+// Revision returns the revision that the snapshot shows.
+func (s Snapshot[K, V]) Revision() Revision {
+	if s.v == nil {
+		return Revision{}
+	}
+	return s.v.revision
+}
+
+// Get returns the value under a key.
+func (s Snapshot[K, V]) Get(key K) (value V, ok bool) {
+	if s.v != nil {
+		if e := s.v.tree.Get(key); e != nil && e.Value.err == nil {
+			return e.Value.value, true
+		}
+	}
+	return value, false
+}
+
+// RevisionOf returns the revision that wrote the value under a key, for [AtRevision].
+func (s Snapshot[K, V]) RevisionOf(key K) (r Revision, ok bool) {
+	if s.v != nil {
+		if e := s.v.tree.Get(key); e != nil {
+			return Revision{s.v.revision.Generation, e.Value.number, e.Value.nonce}, true
+		}
+	}
+	return r, false
+}
+
+// Len returns the number of entries.
+func (s Snapshot[K, V]) Len() int {
+	if s.v == nil {
+		return 0
+	}
+	return s.v.tree.Len() - s.v.broken
+}
+
+// All yields the entries in no particular order.
+func (s Snapshot[K, V]) All() iter.Seq2[K, V] {
+	return func(yield func(K, V) bool) {
+		if s.v == nil {
+			return
+		}
+		for e := range s.v.tree.All() {
+			if e.Value.err == nil && !yield(e.Key, e.Value.value) {
+				return
+			}
+		}
+	}
+}
+
+// Broken yields the keys of entries whose values did not decode, with the errors.
+func (s Snapshot[K, V]) Broken() iter.Seq2[K, error] {
+	return func(yield func(K, error) bool) {
+		if s.v == nil || s.v.broken == 0 {
+			return
+		}
+		for e := range s.v.tree.All() {
+			if e.Value.err != nil && !yield(e.Key, e.Value.err) {
+				return
+			}
+		}
+	}
+}

@@ -1,0 +1,113 @@
+package rmap
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/latchkey-go/latchkey/internal/feed"
+)
+
+// Sync makes every write visible here that was finished before it was called, by whatever process: it asks the store
+// where the map stands, one round trip at any size, and reads what is missing if anything is. Calls at the same time
+// share a round trip that begins after all of them. While the store is away it waits, until the context ends or, when
+// that has no deadline, [Options.Timeout]; the error then wraps [ErrUnavailable] and the copy is untouched.
+//
+// What the store has lost, by an expiry, a restart without data or a failover, is no write that was finished: after
+// Sync the copy shows what the store has.
+func (m *Map[K, V]) Sync(ctx context.Context) error {
+	ctx, cancel := m.limit(ctx)
+	defer cancel()
+	if err := m.sync(ctx); err != nil {
+		return fmt.Errorf("rmap: sync map %q: %w", m.name, err)
+	}
+	return nil
+}
+
+func (m *Map[K, V]) sync(ctx context.Context) error {
+	if ctx.Err() != nil {
+		return m.loadError(context.Cause(ctx))
+	}
+	m.mu.Lock()
+	c := &m.copy
+	if c.state == Closed {
+		m.mu.Unlock()
+		return m.closedError()
+	}
+	if c.asked == nil {
+		c.asked = &round{done: make(chan struct{})}
+	}
+	r := c.asked
+	m.mu.Unlock()
+	m.nudge()
+	select {
+	case <-r.done:
+		return r.err
+	case <-ctx.Done():
+		return m.loadError(context.Cause(ctx))
+	}
+}
+
+// WaitFor returns when the copy shows the change that a revision names and everything before it. It costs nothing when
+// that is so already, and a [Map.Sync] otherwise. So a request can carry the revision of a write from the process that
+// made it to another one, which then reads what was written, or something newer.
+//
+// The error wraps [ErrGone] when the store's history does not contain the revision: the map expired, was removed or
+// began a new life, or the store went back to an older state. A revision older than the last 1024 of the same
+// generation is taken to be part of the history.
+func (m *Map[K, V]) WaitFor(ctx context.Context, r Revision) error {
+	ctx, cancel := m.limit(ctx)
+	defer cancel()
+	if err := m.waitFor(ctx, r); err != nil {
+		return fmt.Errorf("rmap: wait for revision %v of map %q: %w", r, m.name, err)
+	}
+	return nil
+}
+
+func (m *Map[K, V]) waitFor(ctx context.Context, r Revision) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	if m.has(r) {
+		return nil
+	}
+	if err := m.sync(ctx); err != nil {
+		return err
+	}
+	if m.has(r) {
+		return nil
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return fmt.Errorf("%w: the map is at %v", ErrGone, m.copy.revision())
+}
+
+// has tells whether the copy shows r. Nothing is always shown.
+func (m *Map[K, V]) has(r Revision) bool {
+	if r.IsZero() {
+		return true
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.copy.cursor.Covers(feed.Position(r))
+}
+
+// SetAndWait is [Map.Set] followed by [Map.WaitFor] the revision that it made: when it returns nil, reads here show the
+// value, or a newer one. When the write was applied but is not seen in time, the error wraps [ErrNotSeen], and its
+// outcome is [AppliedNotSeen]. When the map lost the write at once, because it expired for example, the error wraps
+// [ErrGone] as well.
+func (m *Map[K, V]) SetAndWait(ctx context.Context, key K, value V) (Revision, error) {
+	ctx, cancel := m.limit(ctx)
+	defer cancel()
+	r, err := m.Set(ctx, key, value)
+	if err != nil {
+		return r, err
+	}
+	if err := m.waitFor(ctx, r); err != nil {
+		if !errors.Is(err, ErrNotSeen) {
+			err = fmt.Errorf("%w: %w", ErrNotSeen, err)
+		}
+		return r, &WriteError{Op: "SetAndWait", Map: m.name, Key: m.quote(key), Outcome: AppliedNotSeen, Revision: r, Err: err}
+	}
+	return r, nil
+}

@@ -1,0 +1,244 @@
+package rmap
+
+import (
+	"context"
+	"fmt"
+	"iter"
+	"sync"
+)
+
+// A Cause says what an [Event] is about.
+type Cause uint8
+
+const (
+	// CauseSet: the key has a new value.
+	CauseSet Cause = iota + 1
+	// CauseDelete: the key was removed.
+	CauseDelete
+	// CauseExpire: the key's time was over.
+	CauseExpire
+	// CauseReset: everything that was there is gone: the map was cleared, destroyed, or expired; or the store holds
+	// another life or an older state of it, and what that has must be read again.
+	CauseReset
+	// CauseReload: changes were missed, and the copy was read anew: anything may have changed, so read again.
+	CauseReload
+	// CauseAgain: the subscriber fell behind, and events were dropped up to the event's revision: read again.
+	CauseAgain
+	// CauseBroken: a value, or a key, could not be decoded: see Err.
+	CauseBroken
+)
+
+// String returns the cause in a word.
+func (c Cause) String() string {
+	switch c {
+	case CauseSet:
+		return "set"
+	case CauseDelete:
+		return "delete"
+	case CauseExpire:
+		return "expire"
+	case CauseReset:
+		return "reset"
+	case CauseReload:
+		return "reload"
+	case CauseAgain:
+		return "again"
+	case CauseBroken:
+		return "broken"
+	}
+	return "unknown cause"
+}
+
+// An Event says what changed in the copy. When a subscriber gets it, reads show that state or a later one. After
+// CauseReset, CauseReload and CauseAgain the map must be read again; a [Map.Snapshot] taken then has all that was
+// missed, and the events after it follow.
+type Event[K comparable, V any] struct {
+	Cause  Cause
+	Key    K // for CauseSet, CauseDelete, CauseExpire; for CauseBroken unless it is the key that did not decode
+	Old    V // the value before, if HasOld
+	New    V // the value after, if HasNew
+	HasOld bool
+	HasNew bool
+	// Revision is that of the change. When an entry expires, that is where the copy stood at its deadline: the store
+	// removes it with a later change, which is not told again.
+	Revision Revision
+	Err      error // for CauseBroken
+}
+
+// WatchOptions are those of [Map.Watch].
+type WatchOptions struct {
+	// Events is how many the subscriber may be behind. Default [DefaultEvents].
+	Events int
+}
+
+// Watch subscribes to the changes of the copy, from the call on. The sequence ends with the context, or when the map is
+// closed; it may be ranged over once. A subscriber that falls behind by more than its buffer loses what is in it and
+// gets one event with [CauseAgain] instead, so nothing grows and nothing is lost in silence.
+//
+// To have the whole state and then every change, call Watch first and [Map.Snapshot] after it; a change in between is
+// in both.
+func (m *Map[K, V]) Watch(ctx context.Context, o WatchOptions) iter.Seq[Event[K, V]] {
+	if o.Events <= 0 {
+		o.Events = DefaultEvents
+	}
+	s := &subscriber[K, V]{limit: o.Events, ready: make(chan struct{}, 1)}
+	m.mu.Lock()
+	open := m.copy.state != Closed
+	if open {
+		if m.copy.subs == nil {
+			m.copy.subs = map[*subscriber[K, V]]struct{}{}
+		}
+		m.copy.subs[s] = struct{}{}
+	} else {
+		s.end()
+	}
+	m.mu.Unlock()
+	stop := context.AfterFunc(ctx, func() { m.unsubscribe(s) })
+	return func(yield func(Event[K, V]) bool) {
+		defer stop()
+		defer m.unsubscribe(s)
+		for {
+			e, ok := s.next(ctx)
+			if !ok || !yield(e) {
+				return
+			}
+		}
+	}
+}
+
+func (m *Map[K, V]) unsubscribe(s *subscriber[K, V]) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	delete(m.copy.subs, s)
+	s.end()
+}
+
+// endSubscribers ends all sequences. The mutex is held.
+func (m *Map[K, V]) endSubscribers() {
+	for s := range m.copy.subs {
+		s.end()
+	}
+	m.copy.subs = nil
+}
+
+// A subscriber is the queue between the copy, which must not wait, and one reader.
+type subscriber[K comparable, V any] struct {
+	limit int
+	ready chan struct{} // has room for one: something was added, or it ended
+
+	mu      sync.Mutex // guards all below; taken after the map's, never before
+	queue   []Event[K, V]
+	again   Revision // where the reader must read again from, when behind
+	behind  bool
+	dropped uint64
+	ended   bool
+}
+
+// add queues an event, and tells how many were lost because of it and whether the subscriber has just fallen behind.
+func (s *subscriber[K, V]) add(e Event[K, V]) (lost int, fell bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch {
+	case s.ended:
+		return 0, false
+	case s.behind:
+		s.again = e.Revision
+		return 1, false
+	case len(s.queue) >= s.limit:
+		lost, fell = len(s.queue)+1, true
+		s.queue, s.behind, s.again = nil, true, e.Revision
+	default:
+		s.queue = append(s.queue, e)
+	}
+	s.signal()
+	return lost, fell
+}
+
+func (s *subscriber[K, V]) end() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.ended = true
+	s.signal()
+}
+
+func (s *subscriber[K, V]) signal() {
+	select {
+	case s.ready <- struct{}{}:
+	default:
+	}
+}
+
+// next waits for an event. What was queued when the map was closed is still given; after the context nothing is.
+func (s *subscriber[K, V]) next(ctx context.Context) (e Event[K, V], ok bool) {
+	for {
+		if ctx.Err() != nil {
+			return e, false
+		}
+		s.mu.Lock()
+		switch {
+		case s.behind:
+			e = Event[K, V]{Cause: CauseAgain, Revision: s.again}
+			s.behind = false
+			s.mu.Unlock()
+			return e, true
+		case len(s.queue) > 0:
+			e = s.queue[0]
+			s.queue[0] = Event[K, V]{} // what was delivered must not be kept alive
+			s.queue = s.queue[1:]
+			s.mu.Unlock()
+			return e, true
+		case s.ended:
+			s.mu.Unlock()
+			return e, false
+		}
+		s.mu.Unlock()
+		select {
+		case <-s.ready:
+		case <-ctx.Done():
+		}
+	}
+}
+
+// tell hands an event to all subscribers. The mutex is held, so all get all in the same order.
+func (m *Map[K, V]) tell(e Event[K, V]) {
+	for s := range m.copy.subs {
+		lost, fell := s.add(e)
+		m.copy.stats.Dropped += uint64(lost)
+		if fell {
+			m.copy.stats.Overflows++
+			m.log.Warn("a subscriber fell behind and must read again", "limit", s.limit, "revision", e.Revision.String())
+		}
+	}
+}
+
+// tellBroken tells of a key, or of the value under one, that did not decode.
+func (m *Map[K, V]) tellBroken(key *K, r Revision, err error) {
+	e := Event[K, V]{Cause: CauseBroken, Revision: r, Err: err}
+	where := "a key"
+	if key != nil {
+		e.Key = *key
+		where = m.quote(*key)
+	}
+	m.copy.stats.Undecoded++
+	m.log.Warn("an entry cannot be decoded", "key", where, "revision", r.String())
+	m.tell(e)
+}
+
+// changed makes the event for one key.
+func changed[K comparable, V any](cause Cause, r Revision, old, new *item[K, V]) Event[K, V] {
+	e := Event[K, V]{Cause: cause, Revision: r}
+	if old != nil {
+		e.Key = old.Key
+		e.Old, e.HasOld = old.Value.value, old.Value.err == nil
+	}
+	if new != nil {
+		e.Key = new.Key
+		e.New, e.HasNew = new.Value.value, true
+	}
+	return e
+}
+
+// String returns the event for logs: without values.
+func (e Event[K, V]) String() string {
+	return fmt.Sprintf("%v %v at %v", e.Cause, e.Key, e.Revision)
+}
