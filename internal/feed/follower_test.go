@@ -240,7 +240,8 @@ func (w *world) adopt(c *feed.Cursor, data entries, head *state) {
 	}
 }
 
-// cut ends the subscription and begins another: what was in the line is lost, and the heads are compared.
+// cut ends the subscription and begins another: what was in the line is lost, what was read so far is worth nothing, and
+// the heads are compared.
 func (w *world) cut() {
 	w.line, w.scanning = nil, false
 	w.ask(toCheck)

@@ -265,3 +265,28 @@ func TestStaleLife(t *testing.T) {
 		t.Error("a stale change made the follower read everything")
 	}
 }
+
+// TestUnheard loses a change and delivers the next (S7): that alone, without a heartbeat, must bring the copy to the
+// store.
+func TestUnheard(t *testing.T) {
+	w := newWorld(new(counts))
+	w.perform(t, following+", write a, drop, write c, deliver, answer, deliver, conclude, answer, deliver, conclude, scan, scan, scan, "+
+		"answer, deliver, conclude")
+	if w.cursor.At() != w.cur.at {
+		t.Errorf("the copy is at %v, the store at %v", w.cursor.At(), w.cur.at)
+	}
+}
+
+// TestNothingToRead has a short life come and go while a follower that found nothing reads: entries of that life must
+// not become a copy of nothing.
+func TestNothingToRead(t *testing.T) {
+	w := newWorld(new(counts))
+	w.perform(t, following+", expire, ask, answer, deliver, conclude, answer, deliver, conclude, write a, drop")
+	for w.scanning {
+		w.scan()
+	}
+	w.expire()
+	if w.settle(); w.errors != nil {
+		t.Error(w.errors)
+	}
+}

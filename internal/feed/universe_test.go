@@ -27,9 +27,13 @@ func universe(numbers ...uint64) *checker {
 	return k
 }
 
-// honest tells whether a store can be at p.
+// honest tells whether a follower may be put at p: where a store can be, nothing there included, or before the first
+// change of a life that it knows the beginning of.
 func honest(p feed.Position) bool {
-	return p == feed.Position{} || p.Generation != 0 && p.Number != 0 && p.Nonce != 0
+	if p.Number == 0 {
+		return p.Nonce == 0
+	}
+	return p.Generation != 0 && p.Nonce != 0
 }
 
 // walk visits every cursor that Advance can make of c, itself included.
