@@ -1,0 +1,197 @@
+package rmapredis
+
+import (
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/latchkey-go/latchkey/rmap"
+)
+
+// format is the version of everything below. It is the first word of the header and of each message, so that an older
+// process refuses what it would misread.
+const format = 1
+
+// Layout of a map in Redis; the other half is lua/prelude.lua.
+//
+//	hash    <prefix>{<name>}      field "" is the header, every other field is a key with an entry
+//	zset    <prefix>{<name>}:due  keys with a deadline, by deadline
+//	stream  <prefix>{<name>}:log  the last messages, each under its number
+//	        <prefix>{<name>}:tmp  exists inside a script only
+//	channel <prefix>{<name>}:changes
+//
+//	header:  <format> <generation> <number> <nonce> <cleared> <ttl ms> <sliding> <expires ms>
+//	entry:   <number>.<nonce>:<deadline ms, or nothing>:<kind><data>
+//	message: <format> <generation> <number> <nonce> <previous nonce> <now ms> <expires ms>\n<step>...
+//	step:    s<length>:<key><length>:<entry>  or  d<length>:<key>  or  x<length>:<key>  or  c  or  y
+//
+// Generations and nonces are 16 hexadecimal digits.
+func (s *Store) hash(name string) string    { return s.o.Prefix + "{" + name + "}" }
+func (s *Store) due(name string) string     { return s.hash(name) + ":due" }
+func (s *Store) log(name string) string     { return s.hash(name) + ":log" }
+func (s *Store) tmp(name string) string     { return s.hash(name) + ":tmp" }
+func (s *Store) channel(name string) string { return s.hash(name) + ":changes" }
+
+// errMalformed is what everything is that these functions cannot read and that says it is of this format.
+var errMalformed = errors.New("malformed")
+
+// checkFormat judges the first word of a header or message. Those of older versions are as unreadable as noise: there
+// are none that this version could read.
+func checkFormat(word string, newest int) error {
+	n, err := strconv.ParseUint(word, 10, 31)
+	switch {
+	case err != nil:
+		return errMalformed
+	case n > uint64(newest):
+		return fmt.Errorf("%w: version %d, and this process knows up to %d: upgrade it", rmap.ErrFormat, n, newest)
+	case n < format:
+		return fmt.Errorf("version %d, which no process of today writes: %w", n, errMalformed)
+	}
+	return nil
+}
+
+// A fields reads words from the beginning of a text, and remembers when one was not as it must be.
+type fields struct {
+	rest string
+	bad  bool
+}
+
+// until cuts off what is before the next sep.
+func (f *fields) until(sep byte) string {
+	i := strings.IndexByte(f.rest, sep)
+	if i < 0 {
+		f.bad = true
+		return ""
+	}
+	word := f.rest[:i]
+	f.rest = f.rest[i+1:]
+	return word
+}
+
+func (f *fields) hex(word string) uint64 {
+	n, err := strconv.ParseUint(word, 16, 64)
+	f.bad = f.bad || err != nil || len(word) != 16
+	return n
+}
+
+func (f *fields) number(word string) int64 {
+	n, err := strconv.ParseInt(word, 10, 64)
+	// Only what this package writes: no sign, no leading zero.
+	f.bad = f.bad || err != nil || n < 0 || (len(word) > 1 && word[0] == '0') || word[0] == '+'
+	return n
+}
+
+// take cuts off n bytes.
+func (f *fields) take(n int64) string {
+	if f.bad || n > int64(len(f.rest)) {
+		f.bad = true
+		return ""
+	}
+	text := f.rest[:n]
+	f.rest = f.rest[n:]
+	return text
+}
+
+// counted cuts off a text with its length before it.
+func (f *fields) counted() string { return f.take(f.number(f.until(':'))) }
+
+// parseHeader reads the header of a map.
+func parseHeader(text string, newest int) (rmap.Head, error) {
+	f := &fields{rest: text + " "}
+	if err := checkFormat(f.until(' '), newest); err != nil {
+		return rmap.Head{}, fmt.Errorf("header: %w", err)
+	}
+	var h rmap.Head
+	h.Revision.Generation = f.hex(f.until(' '))
+	h.Revision.Number = uint64(f.number(f.until(' ')))
+	h.Revision.Nonce = f.hex(f.until(' '))
+	h.Cleared = uint64(f.number(f.until(' ')))
+	ttl := f.number(f.until(' '))
+	h.Lifetime.TTL = time.Duration(ttl) * time.Millisecond
+	sliding := f.until(' ')
+	h.Lifetime.Sliding = sliding == "1"
+	h.Expires = f.number(f.until(' '))
+	switch {
+	case f.bad, f.rest != "", sliding != "0" && sliding != "1", ttl > rmap.MaxTTL.Milliseconds(),
+		h.Revision.Generation == 0, h.Revision.Number == 0, h.Revision.Nonce == 0, h.Cleared > h.Revision.Number:
+		return rmap.Head{}, fmt.Errorf("header: %w", errMalformed)
+	}
+	return h, nil
+}
+
+// parseEntry reads what is stored under a key.
+func parseEntry(key, text string) (rmap.Entry, error) {
+	f := &fields{rest: text}
+	e := rmap.Entry{Key: key}
+	e.Number = uint64(f.number(f.until('.')))
+	e.Nonce = f.hex(f.until(':'))
+	if deadline := f.until(':'); deadline != "" {
+		e.Deadline = f.number(deadline)
+		f.bad = f.bad || e.Deadline == 0
+	}
+	e.Value.Kind = rmap.Kind(append([]byte(f.take(1)), 0)[0])
+	e.Value.Data = f.rest
+	switch e.Value.Kind {
+	case rmap.Plain, rmap.Integer, rmap.List:
+	default:
+		f.bad = true
+	}
+	if f.bad || e.Number == 0 || e.Nonce == 0 || !validKey(key) || len(e.Value.Data) > rmap.MaxValue {
+		return rmap.Entry{}, errMalformed
+	}
+	return e, nil
+}
+
+func validKey(key string) bool { return key != "" && len(key) <= rmap.MaxKey }
+
+// maxMessage is the size of a message at most: a write may be of MaxWrite bytes, and names what it purges besides.
+const maxMessage = 4 * (rmap.MaxWrite + rmap.PurgeBatch*rmap.MaxKey)
+
+// parseMessage reads a change. What it returns does not keep the text alive, which can be much more than one entry.
+func parseMessage(text string, newest int) (rmap.Change, error) {
+	if len(text) > maxMessage {
+		return rmap.Change{}, fmt.Errorf("%d bytes: %w", len(text), errMalformed)
+	}
+	f := &fields{rest: text}
+	if err := checkFormat(f.until(' '), newest); err != nil {
+		return rmap.Change{}, err
+	}
+	var ch rmap.Change
+	ch.Revision.Generation = f.hex(f.until(' '))
+	ch.Revision.Number = uint64(f.number(f.until(' ')))
+	ch.Revision.Nonce = f.hex(f.until(' '))
+	ch.Prev = f.hex(f.until(' '))
+	ch.Now = f.number(f.until(' '))
+	ch.Expires = f.number(f.until('\n'))
+	for !f.bad && f.rest != "" {
+		ch.Steps = append(ch.Steps, f.step(ch.Revision))
+	}
+	switch {
+	case f.bad, len(ch.Steps) == 0, ch.Revision.Generation == 0, ch.Revision.Number == 0, ch.Revision.Nonce == 0,
+		(ch.Prev == 0) != (ch.Revision.Number == 1):
+		return rmap.Change{}, errMalformed
+	}
+	return ch, nil
+}
+
+// step reads one step of the change r.
+func (f *fields) step(r rmap.Revision) rmap.Step {
+	s := rmap.Step{Do: rmap.Action(f.take(1)[0])}
+	switch s.Do {
+	case rmap.DoClear, rmap.DoDestroy:
+	case rmap.DoDelete, rmap.DoExpire:
+		s.Entry.Key = strings.Clone(f.counted())
+		f.bad = f.bad || !validKey(s.Entry.Key)
+	case rmap.DoSet:
+		key := f.counted()
+		e, err := parseEntry(key, f.counted())
+		f.bad = f.bad || err != nil || e.Number != r.Number || e.Nonce != r.Nonce
+		e.Key, e.Value.Data = strings.Clone(e.Key), strings.Clone(e.Value.Data)
+		s.Entry = e
+	default:
+		f.bad = true
+	}
+	return s
+}

@@ -1,0 +1,117 @@
+package rmapredis
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+
+	"github.com/redis/rueidis"
+
+	"github.com/latchkey-go/latchkey/rmap"
+)
+
+// A scan asks for few entries at first, and then for as many as make a chunk of about scanBytes: the server does
+// nothing else meanwhile, and both sides have a chunk in memory as a whole.
+const (
+	scanFirst = 32
+	scanMost  = 4096
+	scanBytes = 1 << 20
+)
+
+// Scan implements [rmap.Store].
+func (s *Store) Scan(ctx context.Context, name string, yield func([]rmap.Entry) error) error {
+	if err := s.ready(ctx, name); err != nil {
+		return err
+	}
+	count, cursor := int64(scanFirst), uint64(0)
+	for {
+		chunk, err := s.chunk(ctx, name, cursor, count)
+		if err != nil {
+			return fmt.Errorf("rmapredis: scan of map %q: %w", name, err)
+		}
+		entries, size, err := s.entries(chunk.Elements)
+		if err != nil {
+			return fmt.Errorf("rmapredis: scan of map %q: %w", name, err)
+		}
+		if len(entries) > 0 {
+			if err := yield(entries); err != nil {
+				return err
+			}
+		}
+		if cursor = chunk.Cursor; cursor == 0 {
+			return nil
+		}
+		count = nextCount(count, size)
+	}
+}
+
+// nextCount aims at scanBytes, by what the chunk before was like, and grows by steps.
+func nextCount(count int64, size int) int64 {
+	return min(max(count*scanBytes/int64(max(size, 1)), 1), 4*count, scanMost)
+}
+
+func (s *Store) chunk(ctx context.Context, name string, cursor uint64, count int64) (rueidis.ScanEntry, error) {
+	if err := ctx.Err(); err != nil {
+		return rueidis.ScanEntry{}, err
+	}
+	ctx, cancel := s.limited(ctx)
+	defer cancel()
+	chunk, err := s.client.Do(ctx, s.client.B().Hscan().Key(s.hash(name)).Cursor(cursor).Count(count).Build()).AsScanEntry()
+	if err != nil {
+		return rueidis.ScanEntry{}, s.unread(err)
+	}
+	return chunk, nil
+}
+
+// entries reads fields and values, and returns how many bytes they have.
+func (s *Store) entries(pairs []string) ([]rmap.Entry, int, error) {
+	entries, size := make([]rmap.Entry, 0, len(pairs)/2), 0
+	for i := 0; i+1 < len(pairs); i += 2 {
+		key, text := pairs[i], pairs[i+1]
+		size += len(key) + len(text)
+		if key == "" {
+			if _, err := parseHeader(text, s.o.version); err != nil {
+				return nil, 0, foreign(err)
+			}
+			continue
+		}
+		e, err := parseEntry(key, text)
+		if err != nil {
+			return nil, 0, fmt.Errorf("%w: the field %s was written by something else", rmap.ErrForeign, quoted(key))
+		}
+		entries = append(entries, e)
+	}
+	return entries, size, nil
+}
+
+// Since implements [rmap.Store].
+func (s *Store) Since(ctx context.Context, name string, r rmap.Revision) ([]rmap.Change, error) {
+	if err := s.ready(ctx, name); err != nil {
+		return nil, err
+	}
+	if r.IsZero() {
+		return nil, nil
+	}
+	ctx, cancel := s.limited(ctx)
+	defer cancel()
+	from := strconv.FormatUint(r.Number+1, 10) + "-0"
+	logged, err := s.client.Do(ctx, s.client.B().Xrange().Key(s.log(name)).Start(from).End("+").Build()).AsXRange()
+	if err != nil {
+		return nil, fmt.Errorf("rmapredis: changes of map %q: %w", name, s.unread(err))
+	}
+	changes := make([]rmap.Change, 0, len(logged))
+	for _, entry := range logged {
+		ch, err := parseMessage(entry.FieldValues["m"], s.o.version)
+		if err != nil || !follows(ch, r) {
+			return nil, nil // the log is a convenience: whoever cannot use it reads the map
+		}
+		changes = append(changes, ch)
+		r = ch.Revision
+	}
+	return changes, nil
+}
+
+// follows tells whether a change is the one after r.
+func follows(ch rmap.Change, r rmap.Revision) bool {
+	return ch.Revision.Generation == r.Generation && ch.Revision.Number == r.Number+1 && ch.Prev == r.Nonce
+}

@@ -1,0 +1,147 @@
+package rmapredis
+
+import (
+	"context"
+	_ "embed"
+	"fmt"
+	"math/rand/v2"
+	"strconv"
+	"time"
+
+	"github.com/redis/rueidis"
+
+	"github.com/latchkey-go/latchkey/rmap"
+)
+
+//go:embed lua/prelude.lua
+var prelude string
+
+//go:embed lua/write.lua
+var writeBody string
+
+// A Script is a script that changes a map in one atomic step, together with whatever else it does. [NewScript] makes
+// one; it is for variables of packages, and may be used from any goroutine.
+type Script struct {
+	lua *rueidis.Lua
+}
+
+// NewScript makes a script of a body in Lua. The body sees its own KEYS and ARGV, as given to [Run], and the map as a
+// table named map, whose functions are listed at the top of lua/prelude.lua in the source of this package. It must not
+// touch the keys of the map in another way: only so does every replica learn what happened. What the body does to the
+// map is written after it has returned, and not at all when it fails; what it does to keys of its own is written at
+// once, so it must look at the map first.
+func NewScript(body string) *Script {
+	// The shebang has the server refuse the script before it begins when it could not end it: for want of memory, on a
+	// replica, when the disk fails.
+	return &Script{lua: rueidis.NewLuaScript("#!lua\n" + prelude +
+		"local reply = (function(KEYS, ARGV)\n" + body + "\nend)(own.KEYS, own.ARGV)\nreturn commit(reply)\n")}
+}
+
+// A Done is what became of a [Run].
+type Done struct {
+	Revision rmap.Revision        // of the change, or the one at which the map was found
+	Changed  bool                 // whether there was a change
+	Reply    rueidis.RedisMessage // what the body returned
+}
+
+// Run runs a script on a map. keys and args are those that the body sees; keys that it touches belong to them. An
+// error wraps [rmap.ErrUnknown] when the script may have run.
+func Run(ctx context.Context, s *Store, sc *Script, name string, keys, args []string) (Done, error) {
+	if err := s.ready(ctx, name); err != nil {
+		return Done{}, err
+	}
+	done, err := s.run(ctx, sc, name, settings{}, keys, args)
+	if err != nil {
+		return Done{}, fmt.Errorf("rmapredis: script on map %q: %w", name, err)
+	}
+	return done, nil
+}
+
+// settings are what a writer says of the map.
+type settings struct {
+	lifetime   *rmap.Lifetime
+	maxEntries int
+}
+
+// run is the one way in which anything is changed.
+func (s *Store) run(ctx context.Context, sc *Script, name string, w settings, keys, args []string) (Done, error) {
+	ttl, sliding := "", "0"
+	if w.lifetime != nil {
+		ttl = strconv.FormatInt(w.lifetime.TTL.Milliseconds(), 10)
+		if w.lifetime.Sliding {
+			sliding = "1"
+		}
+	}
+	allKeys := append([]string{s.hash(name), s.due(name), s.log(name), s.tmp(name)}, keys...)
+	allArgs := append([]string{s.channel(name), hex16(random()), hex16(random()), strconv.Itoa(s.o.version), ttl, sliding,
+		strconv.Itoa(w.maxEntries)}, args...)
+	ctx, cancel := s.limited(ctx)
+	defer cancel()
+	reply, err := sc.lua.Exec(ctx, s.client, allKeys, allArgs).ToArray()
+	if err != nil {
+		return Done{}, s.failed(err)
+	}
+	done, err := parseDone(reply)
+	if err != nil {
+		return Done{}, fmt.Errorf("%w: the reply of the script: %w", rmap.ErrUnknown, err)
+	}
+	return done, nil
+}
+
+// limited gives a context the store's time limit if it has none.
+func (s *Store) limited(ctx context.Context) (context.Context, context.CancelFunc) {
+	if _, ok := ctx.Deadline(); ok {
+		return context.WithCancel(ctx)
+	}
+	return context.WithTimeout(ctx, s.o.Timeout)
+}
+
+// parseDone reads what every script returns.
+func parseDone(reply []rueidis.RedisMessage) (Done, error) {
+	if len(reply) < 4 {
+		return Done{}, errMalformed
+	}
+	changed, err := reply[0].AsInt64()
+	if err != nil {
+		return Done{}, fmt.Errorf("%w: %w", errMalformed, err)
+	}
+	done := Done{Changed: changed == 1}
+	if len(reply) > 4 {
+		done.Reply = reply[4]
+	}
+	var text [3]string
+	for i := range text {
+		if text[i], err = reply[i+1].ToString(); err != nil {
+			return Done{}, fmt.Errorf("%w: %w", errMalformed, err)
+		}
+	}
+	if text[0] == "" {
+		return done, nil
+	}
+	var f fields
+	done.Revision = rmap.Revision{Generation: f.hex(text[0]), Number: uint64(f.number(text[1])), Nonce: f.hex(text[2])}
+	if f.bad {
+		return Done{}, errMalformed
+	}
+	return done, nil
+}
+
+// random returns a random number that is not zero: zero stands for the absence of one.
+func random() uint64 {
+	for {
+		if n := rand.Uint64(); n != 0 {
+			return n
+		}
+	}
+}
+
+func hex16(n uint64) string {
+	text := strconv.FormatUint(n, 16)
+	const zeros = "0000000000000000"
+	return zeros[len(text):] + text
+}
+
+// milliseconds rounds up: nothing ends before it was to.
+func milliseconds(d time.Duration) string {
+	return strconv.FormatInt(int64((d+time.Millisecond-1)/time.Millisecond), 10)
+}

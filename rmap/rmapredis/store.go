@@ -1,0 +1,234 @@
+// Package rmapredis keeps replicated maps in a Redis, for all processes that use it: the [rmap.Store] for programs that
+// are many processes. It needs Redis 7.0 or later, or a server like it, without Redis Cluster.
+//
+//	store, err := rmapredis.Open(ctx, "redis://localhost:6379", rmapredis.Options{})
+//	if err != nil {
+//		return err
+//	}
+//	defer store.Close()
+//
+// Whoever needs other settings of the connection, such as certificates, makes the client and gives it to [New].
+//
+// Every change of a map is one call of a script, which writes, numbers and broadcasts it in one atomic step. What is
+// stored and sent begins with a version of the format: a process that meets a newer one refuses to write, and says so
+// of what it cannot read. Scripts of other packages can change maps in an atomic step of their own: see [NewScript].
+//
+// Changes come over one connection for all maps of a store. It is trusted as long as it answers: see
+// [Options.Heartbeat].
+//
+// A user of the server with few permissions needs, with the default prefix:
+//
+//	~latchkey:map:* &latchkey:map:* +@read +@write +@scripting +@pubsub +@connection +time
+package rmapredis
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/url"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/redis/rueidis"
+
+	"github.com/latchkey-go/latchkey/internal/redisfeed"
+	"github.com/latchkey-go/latchkey/rmap"
+)
+
+// Defaults of [Options].
+const (
+	DefaultPrefix    = "latchkey:map:"
+	DefaultTimeout   = 5 * time.Second
+	DefaultHeartbeat = time.Second
+	DefaultPong      = time.Second
+)
+
+// Options of a store. The zero value is what most want.
+type Options struct {
+	// Prefix is what the names of all keys and channels begin with; empty is [DefaultPrefix]. It has no braces.
+	Prefix string
+	// Timeout is how long a write or one chunk of a scan may take when its context has no deadline, and how long
+	// [Open] waits for a connection; 0 is [DefaultTimeout].
+	Timeout time.Duration
+	// Heartbeat is how often the connection for changes is asked for a sign of life, and Pong how long that may take,
+	// or the answer to [rmap.Feed.Head]. One that went silent is noticed within their sum. 0 is one second each.
+	Heartbeat, Pong time.Duration
+	// Logger is told of connections made and lost; nil is silent. Keys and values are never logged.
+	Logger *slog.Logger
+
+	version int // of the format to write; tests act as a later process with it
+}
+
+// A Store has maps in a Redis. It implements [rmap.Store]; [Open] and [New] make one.
+type Store struct {
+	client rueidis.Client
+	own    bool // whether the client ends with the store
+	hub    *redisfeed.Hub
+	writer *Script
+	o      Options
+	closed atomic.Bool
+}
+
+var _ rmap.Store = (*Store)(nil)
+
+// Open connects to the Redis at a URL:
+//
+//	redis://user:password@host:port/database
+//	rediss://user:password@host:port/database    with TLS, verified by the certificates of the system
+//	unix://user:password@/path/of/the.sock?db=0
+//
+// An error wraps [rmap.ErrUnavailable] when the server did not answer or let nobody in, and [rmap.ErrInvalid] when the
+// URL or an option is none.
+func Open(ctx context.Context, address string, o Options) (*Store, error) {
+	o, err := o.withDefaults()
+	if err != nil {
+		return nil, err
+	}
+	option, err := parse(address)
+	if err != nil {
+		return nil, err
+	}
+	if err := ctx.Err(); err != nil {
+		return nil, fmt.Errorf("rmapredis: open: %w", err)
+	}
+	wait := o.Timeout
+	if deadline, ok := ctx.Deadline(); ok {
+		wait = min(wait, time.Until(deadline))
+	}
+	option.Dialer.Timeout = max(wait, time.Millisecond)
+	option.ConnWriteTimeout = o.Timeout
+	option.DisableCache = true // its own caching is of no use here, and would cost memory for each connection
+	option.DisableRetry = true // who calls decides
+	option.PipelineMultiplex = -1
+	option.ForceSingleClient = true
+	client, err := rueidis.NewClient(option)
+	if err == nil {
+		err = hello(ctx, client)
+	}
+	if err != nil {
+		if client != nil {
+			client.Close()
+		}
+		return nil, fmt.Errorf("rmapredis: open %s: %w", strings.Join(option.InitAddress, ", "), unavailable(err))
+	}
+	s, err := New(client, o)
+	if err != nil {
+		client.Close()
+		return nil, err
+	}
+	s.own = true
+	return s, nil
+}
+
+// hello refuses a server that cannot keep maps.
+func hello(ctx context.Context, client rueidis.Client) error {
+	says, err := client.Do(ctx, client.B().Hello().Build()).AsMap()
+	if err != nil {
+		return err
+	}
+	mode := says["mode"]
+	if text, _ := mode.ToString(); text == "cluster" {
+		return fmt.Errorf("%w: %w", rmap.ErrInvalid, errCluster)
+	}
+	return nil
+}
+
+var errCluster = errors.New("it is a Redis Cluster, where what is published and what is stored are not in one order; " +
+	"use a server of its own")
+
+func unavailable(err error) error {
+	if errors.Is(err, rmap.ErrInvalid) {
+		return err
+	}
+	return fmt.Errorf("%w: %w", rmap.ErrUnavailable, err)
+}
+
+// New returns a store over a client of the caller's, which has to outlive it. The client must speak RESP3, which it
+// does unless told otherwise, read from no replicas, and, so that no write is done twice, have no ConnLifetime.
+func New(client rueidis.Client, o Options) (*Store, error) {
+	o, err := o.withDefaults()
+	if err != nil {
+		return nil, err
+	}
+	if client == nil {
+		return nil, fmt.Errorf("rmapredis: %w: the client is nil", rmap.ErrInvalid)
+	}
+	if client.Mode() == rueidis.ClientModeCluster {
+		return nil, fmt.Errorf("rmapredis: %w: the client: %w", rmap.ErrInvalid, errCluster)
+	}
+	hub := redisfeed.New(client, redisfeed.Options{Heartbeat: o.Heartbeat, Timeout: o.Pong, Logger: o.Logger})
+	return &Store{client: client, hub: hub, writer: NewScript(writeBody), o: o}, nil
+}
+
+// Close ends the store: no follower is called any more, and every call fails with [rmap.ErrClosed]. The client is
+// closed with it if [Open] made it. A second Close is harmless.
+func (s *Store) Close() {
+	if s.closed.Swap(true) {
+		return
+	}
+	s.hub.Close()
+	if s.own {
+		s.client.Close()
+	}
+}
+
+func (o Options) withDefaults() (Options, error) {
+	if o.Prefix == "" {
+		o.Prefix = DefaultPrefix
+	}
+	if strings.ContainsAny(o.Prefix, "{}") {
+		return o, fmt.Errorf("rmapredis: %w: the prefix %q has braces, which are around the name of the map", rmap.ErrInvalid, o.Prefix)
+	}
+	for _, d := range []struct {
+		name string
+		of   *time.Duration
+		is   time.Duration
+	}{
+		{"Timeout", &o.Timeout, DefaultTimeout}, {"Heartbeat", &o.Heartbeat, DefaultHeartbeat}, {"Pong", &o.Pong, DefaultPong},
+	} {
+		switch {
+		case *d.of < 0:
+			return o, fmt.Errorf("rmapredis: %w: the option %s is negative", rmap.ErrInvalid, d.name)
+		case *d.of == 0:
+			*d.of = d.is
+		}
+	}
+	if o.version == 0 {
+		o.version = format
+	}
+	return o, nil
+}
+
+// parse reads the URL of a server. Its errors do not show the password.
+func parse(address string) (rueidis.ClientOption, error) {
+	bad := func(why string) (rueidis.ClientOption, error) {
+		return rueidis.ClientOption{}, fmt.Errorf("rmapredis: %w: the URL of the server %s; it looks like "+
+			"redis://user:password@host:port, rediss://host:port or unix:///path", rmap.ErrInvalid, why)
+	}
+	u, err := url.Parse(address)
+	if err != nil {
+		if e := (*url.Error)(nil); errors.As(err, &e) {
+			err = e.Err
+		}
+		return bad("is none (" + err.Error() + ")")
+	}
+	switch {
+	case u.Scheme == "unix" && u.Path == "":
+		return bad("has no path")
+	case u.Scheme != "unix" && u.Scheme != "redis" && u.Scheme != "rediss":
+		return bad(fmt.Sprintf("has the scheme %q", u.Scheme))
+	case u.Query().Get("protocol") == "2":
+		return bad("asks for protocol 2, and changes come by protocol 3")
+	}
+	option, err := rueidis.ParseURL(address)
+	if err != nil {
+		return bad("is none (" + strings.TrimPrefix(err.Error(), "redis: ") + ")")
+	}
+	if option.TLSConfig != nil {
+		option.TLSConfig.MinVersion = tls.VersionTLS12
+	}
+	return option, nil
+}

@@ -1,0 +1,144 @@
+package rmapredis
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/redis/rueidis"
+
+	"github.com/latchkey-go/latchkey/rmap"
+)
+
+// Write implements [rmap.Store].
+func (s *Store) Write(ctx context.Context, name string, w rmap.Write) (rmap.Result, error) {
+	if err := s.ready(ctx, name); err != nil {
+		return rmap.Result{}, err
+	}
+	r, err := s.write(ctx, name, &w)
+	if err != nil {
+		return rmap.Result{}, fmt.Errorf("rmapredis: write to map %q: %w", name, err)
+	}
+	return r, nil
+}
+
+func (s *Store) write(ctx context.Context, name string, w *rmap.Write) (rmap.Result, error) {
+	if err := checkWrite(w); err != nil {
+		return rmap.Result{}, err
+	}
+	lifetime := w.Lifetime
+	if lifetime != nil {
+		ms := (lifetime.TTL + time.Millisecond - 1).Truncate(time.Millisecond)
+		lifetime = &rmap.Lifetime{TTL: ms, Sliding: lifetime.Sliding && ms > 0}
+	}
+	set := settings{lifetime: lifetime, maxEntries: max(w.MaxEntries, 0)}
+	done, err := s.run(ctx, s.writer, name, set, nil, arguments(w))
+	if err != nil {
+		return rmap.Result{}, describe(err, w)
+	}
+	r := rmap.Result{Revision: done.Revision, Changed: done.Changed}
+	if err := readReply(&r, done.Reply, w); err != nil {
+		// The script has done its work, whatever it says.
+		return rmap.Result{}, fmt.Errorf("%w: the reply of the script: %w", rmap.ErrUnknown, err)
+	}
+	return r, nil
+}
+
+// arguments puts a write into words, in the order in which lua/write.lua takes them.
+func arguments(w *rmap.Write) []string {
+	args := make([]string, 0, 2+3*len(w.If)+5*len(w.Ops))
+	args = append(args, flag(w.WantOld), strconv.Itoa(len(w.If)))
+	for _, c := range w.If {
+		args = append(args, c.Key)
+		switch c.Test {
+		case rmap.IsAbsent:
+			args = append(args, "absent", "")
+		case rmap.IsPresent:
+			args = append(args, "present", "")
+		case rmap.HasValue:
+			args = append(args, "value", value(c.Value))
+		case rmap.HasNonce:
+			args = append(args, "nonce", hex16(c.Nonce))
+		}
+	}
+	for i := range w.Ops {
+		op := &w.Ops[i]
+		args = append(args, string(rune(op.Do)))
+		if op.Do == rmap.DoClear || op.Do == rmap.DoDestroy {
+			continue
+		}
+		args = append(args, op.Key)
+		switch op.Do {
+		case rmap.DoDelete, rmap.DoExpire:
+			continue
+		case rmap.DoSet:
+			args = append(args, value(op.Value))
+		case rmap.DoAdd:
+			args = append(args, strconv.FormatInt(op.Delta, 10))
+		default:
+			args = append(args, rmap.EncodeList(op.Items))
+		}
+		args = append(args, milliseconds(op.TTL), flag(op.KeepTTL))
+	}
+	return args
+}
+
+func value(v rmap.Value) string { return string(rune(v.Kind)) + v.Data }
+
+func flag(b bool) string {
+	if b {
+		return "1"
+	}
+	return "0"
+}
+
+// readReply reads the conflict and the old entries from what lua/write.lua returns.
+func readReply(r *rmap.Result, reply rueidis.RedisMessage, w *rmap.Write) error {
+	parts, err := reply.ToArray()
+	if err != nil || len(parts) < 2 {
+		return errMalformed
+	}
+	conflict, err := parts[0].AsInt64()
+	if err != nil || conflict < 0 || conflict > int64(len(w.If)) {
+		return errMalformed
+	}
+	if r.Conflict = int(conflict); r.Conflict > 0 {
+		r.Current, err = readEntry(w.If[r.Conflict-1].Key, parts[1])
+		return err
+	}
+	if !w.WantOld {
+		return nil
+	}
+	if len(parts) < 3 {
+		return errMalformed
+	}
+	olds, err := parts[2].ToArray()
+	if err != nil || len(olds) != len(w.Ops) {
+		return errMalformed
+	}
+	for i := range olds {
+		old, err := readEntry(w.Ops[i].Key, olds[i])
+		if err != nil {
+			return err
+		}
+		r.Old = append(r.Old, old)
+	}
+	return nil
+}
+
+// readEntry reads an entry that a script returned, or none.
+func readEntry(key string, m rueidis.RedisMessage) (*rmap.Entry, error) {
+	if m.IsNil() {
+		return nil, nil
+	}
+	text, err := m.ToString()
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", errMalformed, err)
+	}
+	e, err := parseEntry(key, text)
+	if err != nil {
+		return nil, err
+	}
+	return &e, nil
+}
