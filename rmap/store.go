@@ -24,7 +24,8 @@ type Store interface {
 	Scan(ctx context.Context, name string, yield func([]Entry) error) error
 
 	// Since returns the changes that followed a revision, in order and without a gap, as far as they are known, or none
-	// when the store no longer has them all or never had that revision.
+	// when the store no longer has them all or never had that revision. A revision with a generation and nothing else
+	// is the beginning of that generation: what follows it is its first change.
 	Since(ctx context.Context, name string, r Revision) ([]Change, error)
 
 	// Follow subscribes f to the changes of a map, until the feed is closed. It returns at once: f is told when the
