@@ -39,7 +39,7 @@ type replica[K comparable, V any] struct {
 type pending struct {
 	changes []Change
 	bytes   int
-	lost    bool // there were too many
+	lost    bool // there were too many, or the feed was lost
 }
 
 // purgeSpread is the longest time that a process leaves it to the others to have an entry removed that all saw expire.
@@ -56,11 +56,13 @@ func (p *pending) add(ch Change) {
 		p.bytes += len(s.Entry.Key) + len(s.Entry.Value.Data)
 	}
 	if p.lost || len(p.changes) >= maxPending || p.bytes > maxPendingBytes {
-		p.changes, p.lost = nil, true
+		p.lose()
 		return
 	}
 	p.changes = append(p.changes, ch)
 }
+
+func (p *pending) lose() { p.changes, p.lost = nil, true }
 
 func (r *replica[K, V]) init() {
 	r.tree = emptyTree[K, V]()
@@ -90,6 +92,9 @@ func (f follower[K, V]) Down(err error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.copy.up, m.copy.rushed = false, true
+	if p := m.copy.pending; p != nil {
+		p.lose() // what is being read may have been set back meanwhile without a trace in the heads
+	}
 	m.copy.stats.Losses++
 	m.setState(CutOff, err)
 }

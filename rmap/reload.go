@@ -124,6 +124,7 @@ func (m *Map[K, V]) reload(ctx context.Context, seen Head) error {
 // A reading is what a scan gave.
 type reading[K comparable, V any] struct {
 	tree   tree[K, V]
+	newest uint64  // the highest number of an entry
 	errors []error // keys that do not decode, a few of them
 }
 
@@ -133,6 +134,7 @@ func (m *Map[K, V]) scan(ctx context.Context) (reading[K, V], error) {
 	b := hamt.NewBuilder[K, cell[V]]()
 	err := m.store.Scan(ctx, m.name, func(chunk []Entry) error {
 		for _, e := range chunk {
+			out.newest = max(out.newest, e.Number)
 			it, err := m.newItem(e)
 			if err == nil {
 				b.Add(it)
@@ -158,16 +160,21 @@ func (m *Map[K, V]) install(read reading[K, V], first, last Head, cause ReloadCa
 	// Whether the changes lead from the first head to the last is found out before anything is touched.
 	var cursor feed.Cursor
 	cursor.Replace(feed.Position(first.Revision))
+	met := first.Revision == last.Revision
 	var follow []Change
 	for _, ch := range kept.changes {
 		at := feed.Change{Position: feed.Position(ch.Revision), Prev: ch.Prev}
 		if cursor.Judge(at) == feed.Next {
 			cursor.Advance(at)
 			follow = append(follow, ch)
+			met = met || ch.Revision == last.Revision
 		}
 	}
-	if cursor.Meet(feed.Position(first.Revision), feed.Position(last.Revision)) == feed.Apart {
+	if !met || read.newest > last.Revision.Number {
 		return errMoved
+	}
+	if first.Revision.IsZero() {
+		read = reading[K, V]{tree: emptyTree[K, V]()} // what was seen is of a life that came and went in between
 	}
 	reset := c.cursor.IsReset(feed.Position(first.Revision), first.Cleared)
 	hidden := c.over

@@ -54,7 +54,8 @@ func (m *Map[K, V]) sync(ctx context.Context) error {
 //
 // The error wraps [ErrGone] when the store's history does not contain the revision: the map expired, was removed or
 // began a new life, or the store went back to an older state. A revision older than the last 1024 of the same
-// generation is taken to be part of the history.
+// generation is taken to be part of the history. The zero Revision, which a write that found nothing to change in an
+// empty map returns, is as good as Sync.
 func (m *Map[K, V]) WaitFor(ctx context.Context, r Revision) error {
 	ctx, cancel := m.limit(ctx)
 	defer cancel()
@@ -74,7 +75,7 @@ func (m *Map[K, V]) waitFor(ctx context.Context, r Revision) error {
 	if err := m.sync(ctx); err != nil {
 		return err
 	}
-	if m.has(r) {
+	if r.IsZero() || m.has(r) {
 		return nil
 	}
 	m.mu.Lock()
@@ -82,11 +83,8 @@ func (m *Map[K, V]) waitFor(ctx context.Context, r Revision) error {
 	return fmt.Errorf("%w: the map is at %v", ErrGone, m.copy.revision())
 }
 
-// has tells whether the copy shows r. Nothing is always shown.
+// has tells whether the copy shows r.
 func (m *Map[K, V]) has(r Revision) bool {
-	if r.IsZero() {
-		return true
-	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.copy.cursor.Covers(feed.Position(r))
