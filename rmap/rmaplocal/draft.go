@@ -86,6 +86,7 @@ func (d *draft) conflict(conditions []rmap.Condition) int {
 
 // apply does the operations of a write, one after the other, each on what the one before left.
 func (d *draft) apply(w *rmap.Write, r *rmap.Result) error {
+	before := d.count
 	for i := range w.Ops {
 		op := &w.Ops[i]
 		// One that was beyond what a purge removes ends here, so that nobody can take it for what the operation did.
@@ -104,8 +105,8 @@ func (d *draft) apply(w *rmap.Write, r *rmap.Result) error {
 				rmap.ErrTooLarge, rmap.MaxWrite)
 		}
 	}
-	// A map that is too large already can be made smaller.
-	if w.MaxEntries > 0 && d.count > w.MaxEntries && d.count > len(d.book.entries) {
+	// A map that is too large already can be changed, and made smaller.
+	if w.MaxEntries > 0 && d.count > w.MaxEntries && d.count > before {
 		return fmt.Errorf("%w: it would have %d entries, at most %d", rmap.ErrTooLarge, d.count, w.MaxEntries)
 	}
 	return nil

@@ -56,7 +56,7 @@ func (c *changes) drop() {
 
 // since returns what followed r, or nothing when that is not known.
 func (c *changes) since(r rmap.Revision) []rmap.Change {
-	if c.n == 0 || r.IsZero() || r.Generation != c.at(0).Revision.Generation {
+	if c.n == 0 || r.Nonce == 0 || r.Generation != c.at(0).Revision.Generation {
 		return nil
 	}
 	oldest := c.at(0)
