@@ -189,6 +189,8 @@ func (h *Hub) lost(l *link, why error, stood bool) {
 	h.idle.Add(1)
 	go func() {
 		defer h.idle.Done()
+		// Without its hooks the client throws away what it has not read yet, instead of making Close wait for it.
+		l.conn.SetPubSubHooks(rueidis.PubSubHooks{})
 		l.conn.Close()
 	}()
 	if closed {
