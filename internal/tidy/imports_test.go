@@ -35,6 +35,8 @@ var directions = []direction{
 	{"lease/internal/journal/...", []string{"lease/internal/journal/..."}, []string{"golang.org/x/sys"},
 		"the journal knows bytes, not leases"},
 	{"rmap/rmaplocal", []string{"rmap", "internal/feed"}, nil, "stores see the contract, never each other"},
+	{"rmap/rmapprom", []string{"rmap"}, []string{"github.com/prometheus/client_golang"},
+		"metrics see what every map says of itself, whatever its store, and who wants none of them does not carry them"},
 	{"rmap/rmaptest", []string{"rmap", "internal/feed", "internal/trial"},
 		[]string{"github.com/anishathalye/porcupine", "pgregory.net/rapid"},
 		"the suite judges stores by the contract alone, so that none can be favoured"},
