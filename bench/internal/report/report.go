@@ -161,6 +161,10 @@ func summary(res *rounds.Result) []string {
 		out = append(out, fmt.Sprintf("%s / %s: %s at the worse quartile; median %s, %s to %s", res.Ours, res.Peer,
 			figure(res.Worse), figure(res.Ratio.Median), figure(res.Ratio.Least), figure(res.Ratio.Most)))
 	}
+	for _, p := range res.Pairs {
+		out = append(out, fmt.Sprintf("%s / %s: %s at the worse quartile; median %s, %s to %s", p.Ours, p.Peer,
+			figure(p.Worse), figure(p.Ratio.Median), figure(p.Ratio.Least), figure(p.Ratio.Most)))
+	}
 	if a := res.Arm(res.Ours); a != nil && a.Max.Most > 0 {
 		out = append(out, fmt.Sprintf("our p99 less the control's of the same round: median %s µs, quartiles %s to %s", figure(res.Tail.Median),
 			figure(res.Tail.Low), figure(res.Tail.High)))

@@ -42,6 +42,15 @@ type ArmResult struct {
 	Facts map[string]Spread
 }
 
+// PairResult is how two arms stood to each other, round by round.
+type PairResult struct {
+	Pair
+	Ratio   Spread  // ours / peer, of the row's value
+	Worse   float64 // the quartile of Ratio that is worse for us
+	More    Spread  // our value less the peer's
+	Longest Spread  // our longest time less the peer's, in microseconds
+}
+
 // Result is a row that has been run.
 type Result struct {
 	Rounds  int
@@ -53,7 +62,18 @@ type Result struct {
 	Worse   float64 // the quartile of Ratio that is worse for us
 	Tail    Spread  // our p99 less the control's p99 of the same round
 	Longest Spread  // our longest less the control's longest of the same round
+	Pairs   []PairResult
 	Others  float64 // share of the machine that went to other processes
+}
+
+// Pair returns the result of a further pair by its arms, or nil.
+func (r *Result) Pair(ours, peer string) *PairResult {
+	for i := range r.Pairs {
+		if r.Pairs[i].Pair == (Pair{ours, peer}) {
+			return &r.Pairs[i]
+		}
+	}
+	return nil
 }
 
 // Arm returns the result of an arm by name, or nil.
@@ -100,32 +120,45 @@ func SpreadOf(values []float64) Spread {
 
 func reduce(row Row, arms []Arm, record [][]Digest) *Result {
 	res := &Result{Unit: row.Unit, Ours: row.Ours, Peer: row.Peer}
-	var ours, peer []Digest
+	by := make(map[string][]Digest)
 	for i, a := range arms {
 		res.Arms = append(res.Arms, reduceArm(a, record[i], row.Value))
 		res.Rounds = len(record[i])
-		switch a.Name {
-		case row.Ours:
-			ours = record[i]
-		case row.Peer:
-			peer = record[i]
-		}
+		by[a.Name] = record[i]
 	}
-	control := record[len(record)-1]
-	var ratios, tails, longest []float64
+	ours, control := by[row.Ours], record[len(record)-1]
+	var tails, longest []float64
 	for i := range ours {
-		if peer != nil && row.Value(peer[i]) > 0 {
-			ratios = append(ratios, row.Value(ours[i])/row.Value(peer[i]))
-		}
 		tails = append(tails, ours[i].P99-control[i].P99)
 		longest = append(longest, ours[i].Max-control[i].Max)
 	}
-	res.Ratio, res.Tail, res.Longest = SpreadOf(ratios), SpreadOf(tails), SpreadOf(longest)
-	res.Worse = res.Ratio.Low
-	if row.Smaller {
-		res.Worse = res.Ratio.High
+	res.Tail, res.Longest = SpreadOf(tails), SpreadOf(longest)
+	first := compare(row, Pair{row.Ours, row.Peer}, by)
+	res.Ratio, res.Worse = first.Ratio, first.Worse
+	for _, p := range row.Pairs {
+		res.Pairs = append(res.Pairs, compare(row, p, by))
 	}
 	return res
+}
+
+// compare reduces a pair. Without a peer there is nothing to say.
+func compare(row Row, p Pair, by map[string][]Digest) PairResult {
+	out := PairResult{Pair: p}
+	ours, peer := by[p.Ours], by[p.Peer]
+	var ratios, more, longest []float64
+	for i := range peer {
+		a, b := row.Value(ours[i]), row.Value(peer[i])
+		if b > 0 {
+			ratios = append(ratios, a/b)
+		}
+		more, longest = append(more, a-b), append(longest, ours[i].Max-peer[i].Max)
+	}
+	out.Ratio, out.More, out.Longest = SpreadOf(ratios), SpreadOf(more), SpreadOf(longest)
+	out.Worse = out.Ratio.Low
+	if row.Smaller {
+		out.Worse = out.Ratio.High
+	}
+	return out
 }
 
 func reduceArm(a Arm, record []Digest, value func(Digest) float64) ArmResult {

@@ -68,9 +68,15 @@ type Row struct {
 	// is no ratio, and the claims of the row are about Ours alone.
 	Ours, Peer string
 
+	// Pairs are further pairs of arms whose ratio is wanted.
+	Pairs []Pair
+
 	// Smaller says that a smaller value is better, as with times.
 	Smaller bool
 }
+
+// Pair names two arms that are compared round by round.
+type Pair struct{ Ours, Peer string }
 
 // Options say how a row is run.
 type Options struct {
@@ -85,6 +91,10 @@ type Options struct {
 // Rate is the value of rows that compare throughput.
 func Rate(d Digest) float64 { return d.Rate }
 
+// Each is the value of rows that compare operations too short to be timed one by
+// one: nanoseconds an operation.
+func Each(d Digest) float64 { return 1e9 / max(d.Rate, 1e-9) }
+
 // Busy is the value of rows that compare what servers cost while nobody asks for
 // anything: the share of one core, in percent.
 func Busy(d Digest) float64 { return 100 * float64(d.ServerCPU) / float64(max(d.wall, 1)) }
@@ -92,6 +102,9 @@ func Busy(d Digest) float64 { return 100 * float64(d.ServerCPU) / float64(max(d.
 // Median is the value of rows that compare times: the median latency in
 // microseconds.
 func Median(d Digest) float64 { return d.P50 }
+
+// Tail is the value of rows that compare tails: the latency at p99 in microseconds.
+func Tail(d Digest) float64 { return d.P99 }
 
 // Run runs all the rounds of a row and reduces them.
 func Run(ctx context.Context, row Row, o Options) (*Result, error) {
@@ -138,6 +151,11 @@ func check(row Row, o Options) error {
 	}
 	if !names[row.Ours] || row.Peer != "" && !names[row.Peer] {
 		return fmt.Errorf("rounds: there must be arms %q and %q", row.Ours, row.Peer)
+	}
+	for _, p := range row.Pairs {
+		if !names[p.Ours] || !names[p.Peer] {
+			return fmt.Errorf("rounds: there must be arms %q and %q", p.Ours, p.Peer)
+		}
 	}
 	return nil
 }

@@ -50,6 +50,27 @@ func TestRatioOfTwoSteadyArms(t *testing.T) {
 	})
 }
 
+func TestFurtherPairs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		row := pair(steady("ours", time.Millisecond), steady("peer", 2*time.Millisecond))
+		row.Value, row.Smaller = Median, true
+		row.Pairs = []Pair{{"peer", "ours"}}
+		res, err := Run(t.Context(), row, Options{Rounds: 3, Length: 20 * time.Millisecond})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if p := res.Pair("peer", "ours"); p == nil || p.Worse != 2 || p.More.Median != 1000 || p.Longest.Most != 1000 {
+			t.Errorf("pair = %+v, want twice as long, by 1000 µs", p)
+		}
+		if p := res.Pair("ours", "peer"); p != nil {
+			t.Errorf("a pair that nobody asked for: %+v", p)
+		}
+		if got := Each(Digest{Rate: 1e6}); got != 1000 {
+			t.Errorf("a million a second take %v ns each", got)
+		}
+	})
+}
+
 // The worse quartile must be the low one of rates and the high one of times: an
 // arm that alternates between twice as fast and twice as slow is not equal.
 func TestWorseQuartile(t *testing.T) {
@@ -185,6 +206,7 @@ func TestRowsThatCannotBeCompared(t *testing.T) {
 		"an arm without a check": {pair(a, unchecked), ok},
 		"an arm twice":           {pair(a, a), ok},
 		"a peer that is no arm":  {Row{Arms: []Arm{a}, Ours: "a", Peer: "b", Value: Rate}, ok},
+		"a pair of no arms":      {Row{Arms: []Arm{a}, Ours: "a", Value: Rate, Pairs: []Pair{{"a", "b"}}}, ok},
 		"no rounds":              {pair(a, steady("b", time.Millisecond)), Options{Length: time.Millisecond}},
 	} {
 		if _, err := Run(t.Context(), c.row, c.o); err == nil {
