@@ -105,6 +105,9 @@ func (f *feed) head(ctx context.Context) (rmap.Head, error) {
 	if err != nil {
 		return rmap.Head{}, foreign(err)
 	}
+	if head.Expires > 0 && head.Expires <= now {
+		return rmap.Head{Now: now}, nil // it had a single millisecond
+	}
 	head.Now = now
 	return head, nil
 }

@@ -89,7 +89,7 @@ func (s *Store) Since(ctx context.Context, name string, r rmap.Revision) ([]rmap
 	if err := s.ready(ctx, name); err != nil {
 		return nil, err
 	}
-	if r.IsZero() {
+	if r.Generation == 0 || r.Number == 0 || r.Nonce == 0 {
 		return nil, nil
 	}
 	ctx, cancel := s.limited(ctx)

@@ -3,6 +3,7 @@
 --
 --   map.now                           the server's clock in milliseconds of Unix time
 --   map.get(key)                      the entry as {value=, deadline=, number=, nonce=, text=}, or nil
+--   map.touch(key)                    the same, and removes what is past its deadline
 --   map.set(key, value, deadline)     value: a byte for the kind (p, i or l), then the data; deadline: ms, or 0
 --   map.delete(key)                   whether there was an entry
 --   map.clear()                       remove all entries
@@ -26,6 +27,10 @@ function map.fail(code)
   error({ err = 'RMAP' .. code .. ' ' .. map.op })
 end
 
+local time = redis.call('TIME')
+local now = time[1] * 1000 + math.floor(time[2] / 1000)
+map.now = now
+
 -- The header, in the field that no key can have.
 local header = redis.call('HGET', HASH, '')
 local version, generation, number, prev, cleared, ttl, sliding, expires
@@ -39,9 +44,13 @@ if header then
     map.fail('FOREIGN')
   end
   expires = tonumber(expires)
+  if expires > 0 and expires <= now then
+    header = nil -- it had a single millisecond, see store()
+  end
 elseif redis.call('EXISTS', HASH) == 1 then
   map.fail('FOREIGN')
-else
+end
+if not header then
   generation, number, prev, cleared, ttl, sliding, expires = FRESH, 0, '0000000000000000', '0', '0', '0', 0
 end
 local tomb = header and ttl == '0' and expires > 0 -- destroyed, and only its revision is remembered
@@ -51,10 +60,6 @@ if not born and TTL ~= '' and (TTL ~= ttl or SLIDING ~= sliding) then
   error({ err = 'RMAPLIFETIME ' .. ttl .. ' ' .. sliding })
 end
 number = string.format('%.0f', number + 1)
-
-local time = redis.call('TIME')
-local now = time[1] * 1000 + math.floor(time[2] / 1000)
-map.now = now
 
 local staged = {}  -- what becomes of keys: an entry's text, or false
 local deadlines = {}
@@ -86,7 +91,7 @@ local function expired(entry)
   return entry.deadline > 0 and entry.deadline <= now
 end
 
-function map.get(key)
+local function look(key)
   local text = staged[key]
   if text == nil and not gone then
     text = redis.call('HGET', HASH, key)
@@ -95,7 +100,17 @@ function map.get(key)
     return nil
   end
   local entry = parsed(text)
-  if expired(entry) then
+  return entry, expired(entry)
+end
+
+function map.get(key)
+  local entry, over = look(key)
+  return not over and entry or nil
+end
+
+function map.touch(key)
+  local entry, over = look(key)
+  if over then
     remove('x', key)
     return nil
   end
@@ -118,7 +133,7 @@ function map.set(key, value, deadline)
 end
 
 function map.delete(key)
-  if not map.get(key) then
+  if not map.touch(key) then
     return false
   end
   remove('d', key)
@@ -202,12 +217,10 @@ end
 
 -- Writes the entries and when they end.
 local function store(head)
-  if wiped then
-    redis.call('UNLINK', HASH, DUE)
-  elseif not header then
-    redis.call('UNLINK', DUE) -- of a life that ended otherwise than by its time
-  end
   local fresh = wiped or not header
+  if fresh then
+    redis.call('UNLINK', HASH, DUE) -- DUE may be left of a life that ended otherwise than by its time
+  end
   local put, drop, add, undated = { '', head }, {}, {}, stale
   for key, text in pairs(staged) do
     if text then
@@ -227,13 +240,15 @@ local function store(head)
     batched('ZREM', DUE, undated)
   end
   batched('ZADD', DUE, add)
+  -- Redis keeps a key to the end of its last millisecond, and drops at once what ends in the present one.
+  local last = string.format('%.0f', math.max(expires - 1, now + 1))
   if expires > 0 and (fresh or expires ~= ended) then
-    redis.call('PEXPIREAT', HASH, string.format('%.0f', expires))
+    redis.call('PEXPIREAT', HASH, last)
   elseif expires == 0 and ended > 0 and not fresh then
     redis.call('PERSIST', HASH)
   end
   if expires > 0 and (#add > 0 or dated) then
-    redis.call('PEXPIREAT', DUE, string.format('%.0f', expires))
+    redis.call('PEXPIREAT', DUE, last)
   end
 end
 

@@ -116,7 +116,7 @@ while at <= #ARGV do
   local key = op ~= 'c' and op ~= 'y' and argument()
   local old = nil
   if key and (want or op ~= 's' or ARGV[at + 2] == '1') then
-    old = map.get(key)
+    old = map.touch(key)
   end
   if want then
     olds[map.op] = old and old.text or false
@@ -137,7 +137,7 @@ while at <= #ARGV do
     map.clear()
   elseif op == 'y' then
     map.destroy()
-  elseif op ~= 'x' then -- the deadline of x was looked at above
+  elseif op ~= 'x' then -- x has been done above
     local more, ttl, keep = argument(), tonumber(argument()), argument()
     local list = changed(op, data(old, 'l') or '', more)
     if list == '' then

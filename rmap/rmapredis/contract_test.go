@@ -1,0 +1,20 @@
+package rmapredis
+
+import (
+	"testing"
+
+	"github.com/latchkey-go/latchkey/internal/redistest"
+	"github.com/latchkey-go/latchkey/rmap"
+	"github.com/latchkey-go/latchkey/rmap/rmaptest"
+)
+
+func TestContract(t *testing.T) {
+	server := redistest.Start(t, redistest.Options{})
+	rmaptest.Run(t, rmaptest.Subject{
+		Open: func(t *testing.T) (first, second rmap.Store) {
+			server.Do("FLUSHALL")
+			return open(t, server.URL(), Options{}), open(t, server.URL(), Options{})
+		},
+		Remembers: 1000,
+	})
+}
