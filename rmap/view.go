@@ -2,6 +2,7 @@ package rmap
 
 import (
 	"iter"
+	"time"
 
 	"github.com/latchkey-go/latchkey/rmap/internal/hamt"
 )
@@ -49,7 +50,7 @@ func (s Snapshot[K, V]) Get(key K) (value V, ok bool) {
 	return value, false
 }
 
-// RevisionOf returns the revision that wrote the value under a key, for [AtRevision].
+// RevisionOf returns the revision that wrote the value under a key, for [Map.SetAtRevision].
 func (s Snapshot[K, V]) RevisionOf(key K) (r Revision, ok bool) {
 	if s.v != nil {
 		if e := s.v.tree.Get(key); e != nil {
@@ -57,6 +58,35 @@ func (s Snapshot[K, V]) RevisionOf(key K) (r Revision, ok bool) {
 		}
 	}
 	return r, false
+}
+
+// A Held is an entry as a snapshot shows it, with what its value does not say.
+type Held[V any] struct {
+	// Value is the zero value when Err is not nil.
+	Value V
+	// Revision is that of the change that wrote the value, for [Map.SetAtRevision].
+	Revision Revision
+	// Deadline is when the entry ends, by the store's clock; the zero time is never. The whole map may end before.
+	Deadline time.Time
+	// Err is why there is no value: it did not decode. It wraps [ErrDecode].
+	Err error
+}
+
+// Entry returns everything about a key, and whether there is an entry. Unlike Get it has those without a value too.
+func (s Snapshot[K, V]) Entry(key K) (h Held[V], ok bool) {
+	if s.v == nil {
+		return h, false
+	}
+	e := s.v.tree.Get(key)
+	if e == nil {
+		return h, false
+	}
+	c := &e.Value
+	h = Held[V]{Value: c.value, Revision: Revision{s.v.revision.Generation, c.number, c.nonce}, Err: c.err}
+	if c.deadline != 0 {
+		h.Deadline = time.UnixMilli(c.deadline)
+	}
+	return h, true
 }
 
 // Len returns the number of entries.

@@ -32,8 +32,11 @@ var ErrDuplicate = errors.New("rmapprom: a map of that name was added already")
 
 // A Source is what is shown: every *[rmap.Map] is one.
 type Source interface {
+	// Name is the label map; it does not change.
 	Name() string
+	// Stats are the counts so far.
 	Stats() rmap.Stats
+	// Lag says how old the copy may be.
 	Lag() rmap.Lag
 }
 
