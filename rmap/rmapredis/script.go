@@ -33,8 +33,13 @@ type Script struct {
 func NewScript(body string) *Script {
 	// The shebang has the server refuse the script before it begins when it could not end it: for want of memory, on a
 	// replica, when the disk fails.
-	return &Script{lua: rueidis.NewLuaScript("#!lua\n" + prelude +
-		"local reply = (function(KEYS, ARGV)\n" + body + "\nend)(own.KEYS, own.ARGV)\nreturn commit(reply)\n")}
+	return &Script{lua: rueidis.NewLuaScript(source(body))}
+}
+
+// source puts a body between what comes before and after it.
+func source(body string) string {
+	return "#!lua\n" + prelude + "local reply = (function(KEYS, ARGV)\n" + body +
+		"\nend)(own.KEYS, own.ARGV)\nreturn commit(reply)\n"
 }
 
 // A Done is what became of a [Run].
@@ -65,16 +70,7 @@ type settings struct {
 
 // run is the one way in which anything is changed.
 func (s *Store) run(ctx context.Context, sc *Script, name string, w settings, keys, args []string) (Done, error) {
-	ttl, sliding := "", "0"
-	if w.lifetime != nil {
-		ttl = strconv.FormatInt(w.lifetime.TTL.Milliseconds(), 10)
-		if w.lifetime.Sliding {
-			sliding = "1"
-		}
-	}
-	allKeys := append([]string{s.hash(name), s.due(name), s.log(name), s.tmp(name)}, keys...)
-	allArgs := append([]string{s.channel(name), hex16(random()), hex16(random()), strconv.Itoa(s.o.version), ttl, sliding,
-		strconv.Itoa(w.maxEntries)}, args...)
+	allKeys, allArgs := s.words(name, w, keys, args)
 	ctx, cancel := s.limited(ctx)
 	defer cancel()
 	reply, err := sc.lua.Exec(ctx, s.client, allKeys, allArgs).ToArray()
@@ -86,6 +82,21 @@ func (s *Store) run(ctx context.Context, sc *Script, name string, w settings, ke
 		return Done{}, fmt.Errorf("%w: the reply of the script: %w", rmap.ErrUnknown, err)
 	}
 	return done, nil
+}
+
+// words are the keys and arguments of a script: first those of the prelude, then those of the body.
+func (s *Store) words(name string, w settings, keys, args []string) (allKeys, allArgs []string) {
+	ttl, sliding := "", "0"
+	if w.lifetime != nil {
+		ttl = strconv.FormatInt(w.lifetime.TTL.Milliseconds(), 10)
+		if w.lifetime.Sliding {
+			sliding = "1"
+		}
+	}
+	allKeys = append([]string{s.hash(name), s.due(name), s.log(name), s.tmp(name)}, keys...)
+	allArgs = append([]string{s.channel(name), hex16(random()), hex16(random()), strconv.Itoa(s.o.version), ttl, sliding,
+		strconv.Itoa(w.maxEntries)}, args...)
+	return allKeys, allArgs
 }
 
 // limited gives a context the store's time limit if it has none.
