@@ -37,3 +37,16 @@ func Run(t *testing.T, env ...string) string {
 	}
 	return string(out)
 }
+
+// Need skips the test where a program is missing, and names the Debian package that has it; with CI=true it fails.
+func Need(t *testing.T, program, debian string) {
+	t.Helper()
+	if _, err := exec.LookPath(program); err == nil {
+		return
+	}
+	const missing = "%s is missing: install the Debian package %s"
+	if os.Getenv("CI") == "true" {
+		t.Fatalf(missing, program, debian)
+	}
+	t.Skipf(missing, program, debian)
+}
