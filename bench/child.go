@@ -20,6 +20,8 @@ func child(args []string) error {
 		return serveEtcd(args[1], args[2], args[3])
 	case len(args) == 4 && args[0] == "broker":
 		return serveProfiled(args[1], args[2], args[3])
+	case len(args) == 4 && args[0] == "map-reader":
+		return serveMapReader(args[1], args[2], args[3])
 	}
 	return fmt.Errorf("%s: no server is called %q", childMode, args)
 }
