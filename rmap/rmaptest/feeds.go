@@ -51,10 +51,16 @@ func (e *env) writers(n int) (highest *atomic.Uint64, stop func()) {
 	highest = new(atomic.Uint64)
 	var end atomic.Bool
 	var busy sync.WaitGroup
+	var start, once sync.Once
+	begun := make(chan struct{})
 	for i := range n {
 		store := []rmap.Store{e.first, e.second}[i%2]
 		busy.Go(func() {
+			defer start.Do(func() { close(begun) })
 			for j := 0; !end.Load(); j++ {
+				if j == 10 {
+					start.Do(func() { close(begun) })
+				}
 				r, err := store.Write(e.ctx, e.name, write(set(fmt.Sprint("writer ", i, " ", j%10), fmt.Sprint(j)), add("n", 1)))
 				if err != nil {
 					e.Errorf("write: %v", err)
@@ -66,7 +72,7 @@ func (e *env) writers(n int) (highest *atomic.Uint64, stop func()) {
 			}
 		})
 	}
-	var once sync.Once
+	<-begun // and not by looking at the clock, which in a bubble stands still while they write
 	return highest, func() { once.Do(func() { end.Store(true); busy.Wait() }) }
 }
 
@@ -75,7 +81,7 @@ func (e *env) writers(n int) (highest *atomic.Uint64, stop func()) {
 func headInOrder(e *env) {
 	highest, stop := e.writers(4)
 	defer stop()
-	for i := range 300 {
+	for i, begin := 0, highest.Load(); (i < 300 || highest.Load() < begin+300) && !e.Failed(); i++ {
 		w := []*witness{e.w, e.other}[i%2]
 		written := highest.Load()
 		h := e.headOf(w)

@@ -3,6 +3,7 @@ package rmaptest
 import (
 	"fmt"
 	"math/rand/v2"
+	"runtime"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -83,6 +84,7 @@ func compareAndSet(e *env) {
 				c = written("n", at.Nonce)
 			}
 			next := plain(strconv.Itoa(n + 1))
+			runtime.Gosched() // others come in between even where a write takes no time
 			r, err := s.Write(e.ctx, e.name, given(c, put("n", next)))
 			switch {
 			case err != nil:
@@ -187,7 +189,9 @@ func linearizable(e *env) {
 				}
 			}
 			begin := clock.Add(1)
+			runtime.Gosched()
 			r, err := s.Write(e.ctx, e.name, w)
+			runtime.Gosched()
 			end := clock.Add(1)
 			if err != nil {
 				return err

@@ -28,7 +28,7 @@ func randomWrites(e *env) {
 		run++
 		p := &parallel{env: e, t: t, w: e.follow(e.first, fmt.Sprint("random ", run))}
 		defer p.w.close()
-		for range rapid.IntRange(1, 30).Draw(t, "writes") {
+		for range rapid.IntRange(1, 60).Draw(t, "writes") {
 			p.step(drawWrite(t, &p.m))
 		}
 		e.compare(p.w)
@@ -105,7 +105,7 @@ func (p *parallel) accept(o outcome, h rmap.Head) {
 // drawWrite draws a write that has a fair chance to do something to what is there.
 func drawWrite(t *rapid.T, m *model) rmap.Write {
 	var w rmap.Write
-	for range rapid.IntRange(0, 2).Draw(t, "conditions") {
+	for range max(0, rapid.IntRange(-1, 2).Draw(t, "conditions")) {
 		w.If = append(w.If, drawCondition(t, m))
 	}
 	for range rapid.IntRange(0, 5).Draw(t, "operations") {
@@ -132,7 +132,7 @@ func drawKey(t *rapid.T) string {
 func drawCondition(t *rapid.T, m *model) rmap.Condition {
 	key := drawKey(t)
 	x, there := m.entries[key]
-	switch rapid.IntRange(0, 5).Draw(t, "test") {
+	switch rapid.IntRange(0, 6).Draw(t, "test") {
 	case 0:
 		return rmap.Condition{Key: key, Test: rapid.SampledFrom([]rmap.Test{rmap.IsAbsent, rmap.IsPresent}).Draw(t, "presence")}
 	case 1:
@@ -141,6 +141,9 @@ func drawCondition(t *rapid.T, m *model) rmap.Condition {
 		return written(key, x.Nonce)
 	case 3:
 		return value(key, x.Value)
+	case 4:
+		other := map[rmap.Kind]rmap.Kind{rmap.Integer: rmap.Plain, rmap.List: rmap.Plain, rmap.Plain: rmap.List}
+		return value(key, rmap.Value{Kind: other[x.Value.Kind], Data: x.Value.Data})
 	}
 	if there {
 		return present(key)
@@ -166,7 +169,7 @@ func drawItems(t *rapid.T) []string {
 
 func drawOp(t *rapid.T) rmap.Op {
 	op := rmap.Op{Key: drawKey(t), KeepTTL: rapid.Bool().Draw(t, "keep"),
-		TTL: rapid.SampledFrom([]time.Duration{0, 0, long, 1500 * time.Millisecond * 3600, soonOver}).Draw(t, "ttl")}
+		TTL: rapid.SampledFrom([]time.Duration{0, 0, 0, long, long, 2*long + time.Millisecond, soonOver}).Draw(t, "ttl")}
 	switch n := rapid.IntRange(0, 19).Draw(t, "action"); {
 	case n < 6:
 		op.Do, op.Value = rmap.DoSet, drawValue(t)

@@ -124,7 +124,7 @@ func (e *env) until(what string, cond func() bool) {
 		if time.Since(begin) > 20*time.Second {
 			e.Fatalf("waited in vain until %s", what)
 		}
-		time.Sleep(2 * time.Millisecond) // between two looks; what counts is the condition
+		time.Sleep(time.Millisecond) // between two looks; what counts is the condition
 	}
 }
 
