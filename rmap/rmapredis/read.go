@@ -89,7 +89,7 @@ func (s *Store) Since(ctx context.Context, name string, r rmap.Revision) ([]rmap
 	if err := s.ready(ctx, name); err != nil {
 		return nil, err
 	}
-	if r.Generation == 0 || r.Number == 0 || r.Nonce == 0 {
+	if r.Generation == 0 || (r.Number == 0) != (r.Nonce == 0) { // a generation alone is its beginning
 		return nil, nil
 	}
 	ctx, cancel := s.limited(ctx)
