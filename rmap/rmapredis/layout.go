@@ -83,6 +83,13 @@ func (f *fields) number(word string) int64 {
 	return n
 }
 
+// revision reads the three words of a revision.
+func (f *fields) revision(generation, number, nonce string) rmap.Revision {
+	r := rmap.Revision{Generation: f.hex(generation), Number: uint64(f.number(number)), Nonce: f.hex(nonce)}
+	f.bad = f.bad || r.Generation == 0 || r.Number == 0 || r.Nonce == 0
+	return r
+}
+
 // take cuts off n bytes.
 func (f *fields) take(n int64) string {
 	if f.bad || n > int64(len(f.rest)) {
@@ -104,9 +111,7 @@ func parseHeader(text string, newest int) (rmap.Head, error) {
 		return rmap.Head{}, fmt.Errorf("header: %w", err)
 	}
 	var h rmap.Head
-	h.Revision.Generation = f.hex(f.until(' '))
-	h.Revision.Number = uint64(f.number(f.until(' ')))
-	h.Revision.Nonce = f.hex(f.until(' '))
+	h.Revision = f.revision(f.until(' '), f.until(' '), f.until(' '))
 	h.Cleared = uint64(f.number(f.until(' ')))
 	ttl := f.number(f.until(' '))
 	h.Lifetime.TTL = time.Duration(ttl) * time.Millisecond
@@ -114,8 +119,7 @@ func parseHeader(text string, newest int) (rmap.Head, error) {
 	h.Lifetime.Sliding = sliding == "1"
 	h.Expires = f.number(f.until(' '))
 	switch {
-	case f.bad, f.rest != "", sliding != "0" && sliding != "1", ttl > rmap.MaxTTL.Milliseconds(),
-		h.Revision.Generation == 0, h.Revision.Number == 0, h.Revision.Nonce == 0, h.Cleared > h.Revision.Number:
+	case f.bad, f.rest != "", sliding != "0" && sliding != "1", ttl > rmap.MaxTTL.Milliseconds(), h.Cleared > h.Revision.Number:
 		return rmap.Head{}, fmt.Errorf("header: %w", errMalformed)
 	}
 	return h, nil
@@ -159,9 +163,7 @@ func parseMessage(text string, newest int) (rmap.Change, error) {
 		return rmap.Change{}, err
 	}
 	var ch rmap.Change
-	ch.Revision.Generation = f.hex(f.until(' '))
-	ch.Revision.Number = uint64(f.number(f.until(' ')))
-	ch.Revision.Nonce = f.hex(f.until(' '))
+	ch.Revision = f.revision(f.until(' '), f.until(' '), f.until(' '))
 	ch.Prev = f.hex(f.until(' '))
 	ch.Now = f.number(f.until(' '))
 	ch.Expires = f.number(f.until('\n'))
@@ -169,8 +171,7 @@ func parseMessage(text string, newest int) (rmap.Change, error) {
 		ch.Steps = append(ch.Steps, f.step(ch.Revision))
 	}
 	switch {
-	case f.bad, len(ch.Steps) == 0, ch.Revision.Generation == 0, ch.Revision.Number == 0, ch.Revision.Nonce == 0,
-		(ch.Prev == 0) != (ch.Revision.Number == 1):
+	case f.bad, len(ch.Steps) == 0, (ch.Prev == 0) != (ch.Revision.Number == 1):
 		return rmap.Change{}, errMalformed
 	}
 	return ch, nil

@@ -20,6 +20,6 @@ func (s *Store) Command(name, channel string, w rmap.Write) []string {
 	if channel != "" {
 		args[0] = channel
 	}
-	words := []string{"EVAL", source(writeBody), strconv.Itoa(len(keys))}
+	words := []string{"EVAL", source("", writeBody), strconv.Itoa(len(keys))}
 	return append(append(words, keys...), args...)
 }

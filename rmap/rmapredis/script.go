@@ -19,6 +19,12 @@ var prelude string
 //go:embed lua/write.lua
 var writeBody string
 
+//go:embed lua/set.lua
+var setFirst string
+
+// setBody is what is behind setFirst for when that falls through.
+const setBody = "map.op = 1\nmap.set(ARGV[1], ARGV[2], 0)\nreturn { 0, false }"
+
 // A Script is a script that changes a map in one atomic step, together with whatever else it does. [NewScript] makes
 // one; it is for variables of packages, and may be used from any goroutine.
 type Script struct {
@@ -30,15 +36,13 @@ type Script struct {
 // touch the keys of the map in another way: only so does every replica learn what happened. What the body does to the
 // map is written after it has returned, and not at all when it fails; what it does to keys of its own is written at
 // once, so it must look at the map first.
-func NewScript(body string) *Script {
+func NewScript(body string) *Script { return &Script{lua: rueidis.NewLuaScript(source("", body))} }
+
+// source puts a script together. What is in first may return before the rest begins.
+func source(first, body string) string {
 	// The shebang has the server refuse the script before it begins when it could not end it: for want of memory, on a
 	// replica, when the disk fails.
-	return &Script{lua: rueidis.NewLuaScript(source(body))}
-}
-
-// source puts a body between what comes before and after it.
-func source(body string) string {
-	return "#!lua\n" + prelude + "local reply = (function(KEYS, ARGV)\n" + body +
+	return "#!lua\n" + first + prelude + "local reply = (function(KEYS, ARGV)\n" + body +
 		"\nend)(own.KEYS, own.ARGV)\nreturn commit(reply)\n"
 }
 
@@ -73,7 +77,7 @@ func (s *Store) run(ctx context.Context, sc *Script, name string, w settings, ke
 	allKeys, allArgs := s.words(name, w, keys, args)
 	ctx, cancel := s.limited(ctx)
 	defer cancel()
-	reply, err := sc.lua.Exec(ctx, s.client, allKeys, allArgs).ToArray()
+	reply, err := sc.lua.Exec(ctx, s.client, allKeys, allArgs).ToMessage()
 	if err != nil {
 		return Done{}, s.failed(err)
 	}
@@ -107,31 +111,41 @@ func (s *Store) limited(ctx context.Context) (context.Context, context.CancelFun
 	return context.WithTimeout(ctx, s.o.Timeout)
 }
 
-// parseDone reads what every script returns.
-func parseDone(reply []rueidis.RedisMessage) (Done, error) {
-	if len(reply) < 4 {
+// parseDone reads what every script returns: whether there was a change, three words of the revision, and the reply of
+// the body; or, from lua/set.lua, the beginning of a header.
+func parseDone(reply rueidis.RedisMessage) (Done, error) {
+	if place, err := reply.ToString(); err == nil {
+		f := &fields{rest: place}
+		f.until(' ')
+		done := Done{Changed: true, Revision: f.revision(f.until(' '), f.until(' '), f.until(' '))}
+		if f.bad || f.rest != "" {
+			return Done{}, errMalformed
+		}
+		return done, nil
+	}
+	parts, err := reply.ToArray()
+	if err != nil || len(parts) < 4 {
 		return Done{}, errMalformed
 	}
-	changed, err := reply[0].AsInt64()
+	changed, err := parts[0].AsInt64()
 	if err != nil {
 		return Done{}, fmt.Errorf("%w: %w", errMalformed, err)
 	}
 	done := Done{Changed: changed == 1}
-	if len(reply) > 4 {
-		done.Reply = reply[4]
+	if len(parts) > 4 {
+		done.Reply = parts[4]
 	}
 	var text [3]string
 	for i := range text {
-		if text[i], err = reply[i+1].ToString(); err != nil {
+		if text[i], err = parts[i+1].ToString(); err != nil {
 			return Done{}, fmt.Errorf("%w: %w", errMalformed, err)
 		}
 	}
 	if text[0] == "" {
 		return done, nil
 	}
-	var f fields
-	done.Revision = rmap.Revision{Generation: f.hex(text[0]), Number: uint64(f.number(text[1])), Nonce: f.hex(text[2])}
-	if f.bad {
+	f := &fields{}
+	if done.Revision = f.revision(text[0], text[1], text[2]); f.bad {
 		return Done{}, errMalformed
 	}
 	return done, nil

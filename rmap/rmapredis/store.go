@@ -67,7 +67,8 @@ type Store struct {
 	client rueidis.Client
 	own    bool // whether the client ends with the store
 	hub    *redisfeed.Hub
-	writer *Script
+	writer *Script // for every write
+	setter *Script // for the usual one
 	o      Options
 	closed atomic.Bool
 }
@@ -160,7 +161,8 @@ func New(client rueidis.Client, o Options) (*Store, error) {
 		return nil, fmt.Errorf("rmapredis: %w: the client: %w", rmap.ErrInvalid, errCluster)
 	}
 	hub := redisfeed.New(client, redisfeed.Options{Heartbeat: o.Heartbeat, Timeout: o.Pong, Logger: o.Logger})
-	return &Store{client: client, hub: hub, writer: NewScript(writeBody), o: o}, nil
+	return &Store{client: client, hub: hub, o: o,
+		writer: NewScript(writeBody), setter: &Script{lua: rueidis.NewLuaScript(source(setFirst, setBody))}}, nil
 }
 
 // Close ends the store: no follower is called any more, and every call fails with [rmap.ErrClosed]. The client is

@@ -33,6 +33,10 @@ func (s *Store) write(ctx context.Context, name string, w *rmap.Write) (rmap.Res
 		lifetime = &rmap.Lifetime{TTL: ms, Sliding: lifetime.Sliding && ms > 0}
 	}
 	set := settings{lifetime: lifetime, maxEntries: max(w.MaxEntries, 0)}
+	if usual(w, set) {
+		done, err := s.run(ctx, s.setter, name, set, nil, []string{w.Ops[0].Key, value(w.Ops[0].Value)})
+		return rmap.Result{Revision: done.Revision, Changed: done.Changed}, describe(err, w)
+	}
 	done, err := s.run(ctx, s.writer, name, set, nil, arguments(w))
 	if err != nil {
 		return rmap.Result{}, describe(err, w)
@@ -43,6 +47,15 @@ func (s *Store) write(ctx context.Context, name string, w *rmap.Write) (rmap.Res
 		return rmap.Result{}, fmt.Errorf("%w: the reply of the script: %w", rmap.ErrUnknown, err)
 	}
 	return r, nil
+}
+
+// usual tells whether a write is one that lua/set.lua takes.
+func usual(w *rmap.Write, set settings) bool {
+	if len(w.If) > 0 || len(w.Ops) != 1 || w.WantOld || (set.lifetime != nil && set.lifetime.TTL > 0) {
+		return false
+	}
+	op := &w.Ops[0]
+	return op.Do == rmap.DoSet && op.TTL == 0 && !op.KeepTTL
 }
 
 // arguments puts a write into words, in the order in which lua/write.lua takes them.
