@@ -52,4 +52,3 @@ func TestEntry(t *testing.T) {
 		}
 	})
 }
-

@@ -94,7 +94,10 @@ func (a *app) run(args []string) int {
 func (a *app) tellError(err error) {
 	if a.json {
 		frame := wire.Failure(0, "", err)
+		ofMap, isOfMap := errors.AsType[*mapError](err)
 		switch { // errors of this side have no code, and their text leaks nothing
+		case isOfMap:
+			frame.Code, frame.Reason = ofMap.code, ofMap.text
 		case errors.Is(err, errNoBroker):
 			frame.Code, frame.Reason = lease.ErrUnavailable, err.Error()
 		case frame.Code == lease.ErrInternal:
@@ -153,7 +156,7 @@ func (a *app) root() *cobra.Command {
 		"address of the broker, host:port or unix:/path; default from $"+envServer)
 	root.PersistentFlags().BoolVar(&a.json, "json", false, "print JSON, one object a line, as in the native protocol")
 	root.AddCommand(a.serveCommand(), a.runCommand(), a.lockCommand(), a.unlockCommand(), a.renewCommand(),
-		a.listCommand(), a.showCommand(), a.watchCommand(), a.forceCommand(), a.statusCommand(), a.guardCommand(), a.gateCommand())
+		a.listCommand(), a.showCommand(), a.watchCommand(), a.forceCommand(), a.statusCommand(), a.mapCommand(), a.guardCommand(), a.gateCommand())
 	return root
 }
 

@@ -75,8 +75,8 @@ func (a *app) force(key string, o forceOptions) error {
 // confirm shows who would lose the lock, and asks. Where nobody can be asked,
 // --yes must have been given.
 func (a *app) confirm(key string, o forceOptions) (bool, error) {
-	if a.styled(a.in).width == 0 || a.styled(a.err).width == 0 {
-		return false, errors.New("force asks before it acts, and there is no terminal to ask on: add --yes")
+	if err := a.canAsk("force"); err != nil {
+		return false, err
 	}
 	var holders []lease.Holder
 	err := a.ask(func(ctx context.Context, svc lease.Service) error {
@@ -100,15 +100,28 @@ func (a *app) confirm(key string, o forceOptions) (bool, error) {
 	for _, h := range holders {
 		fmt.Fprintf(a.err, "%s  token %d, held for %s\n", who(h.Party), h.Token, span(h.Since.Truncate(time.Millisecond)))
 	}
-	fmt.Fprintf(a.err, "Take %s away? The holder may be in the middle of its work. [y/N] ", plain(key))
+	return a.sure(fmt.Sprintf("Take %s away? The holder may be in the middle of its work.", plain(key)), "not forced")
+}
+
+// canAsk refuses to ask where nobody can answer.
+func (a *app) canAsk(verb string) error {
+	if a.styled(a.in).width == 0 || a.styled(a.err).width == 0 {
+		return fmt.Errorf("%s asks before it acts, and there is no terminal to ask on: add --yes", verb)
+	}
+	return nil
+}
+
+// sure asks a question whose answer is yes or no, and says so when it was no.
+func (a *app) sure(question, not string) (bool, error) {
+	fmt.Fprintf(a.err, "%s [y/N] ", question)
 	answer, err := bufio.NewReader(a.in).ReadString('\n')
 	if err != nil && answer == "" {
 		fmt.Fprintln(a.err)
-		return false, &statusError{exitError, errors.New("not forced: no answer")}
+		return false, &statusError{exitError, errors.New(not + ": no answer")}
 	}
 	switch strings.ToLower(strings.TrimSpace(answer)) {
 	case "y", "yes":
 		return true, nil
 	}
-	return false, &statusError{exitError, errors.New("not forced")}
+	return false, &statusError{exitError, errors.New(not)}
 }

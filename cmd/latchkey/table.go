@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 	"unicode"
+	"unicode/utf8"
 
 	"github.com/latchkey-go/latchkey/lease"
 )
@@ -199,7 +200,7 @@ func runeWidth(r rune) int {
 // is, and quoted when not, so that it cannot pass for anything else or reach the
 // terminal as a command.
 func plain(s string) string {
-	if s == "" || strings.TrimSpace(s) != s || strings.HasPrefix(s, `"`) {
+	if s == "" || strings.TrimSpace(s) != s || strings.HasPrefix(s, `"`) || !utf8.ValidString(s) {
 		return strconv.Quote(s)
 	}
 	for _, r := range s {
