@@ -53,9 +53,9 @@ func (m *Map[K, V]) sync(ctx context.Context) error {
 // made it to another one, which then reads what was written, or something newer.
 //
 // The error wraps [ErrGone] when the store's history does not contain the revision: the map expired, was removed or
-// began a new life, or the store went back to an older state. A revision older than the last 1024 of the same
-// generation is taken to be part of the history. The zero Revision, which a write that found nothing to change in an
-// empty map returns, is as good as Sync.
+// began a new life, or the store went back to an older state. A revision of the same generation that is older than the
+// last 1024, or than the last reading of the whole map, is taken to be part of the history. The zero Revision, which a
+// write that found nothing to change in an empty map returns, is as good as Sync.
 func (m *Map[K, V]) WaitFor(ctx context.Context, r Revision) error {
 	ctx, cancel := m.limit(ctx)
 	defer cancel()

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"maps"
 	"regexp"
-	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -154,6 +153,16 @@ func (r *replica) hears(want string) {
 	}
 }
 
+// hearsResets waits until the subscriber was told of so many resets, among other things.
+func (r *replica) hearsResets(want int) {
+	r.t.Helper()
+	for began := time.Now(); strings.Count(r.news(), "reset") != want; pause() {
+		if time.Since(began) > patience {
+			r.t.Fatalf("the subscriber was told %q, want %d resets", r.news(), want)
+		}
+	}
+}
+
 // reloads counts the readings of the whole map after the first, by cause.
 func (r *replica) reloads() string {
 	s := r.Stats()
@@ -294,5 +303,3 @@ func (w *world) announce(message string, replicas ...*replica) {
 		r.sync() // an answer comes after what was published before it
 	}
 }
-
-func sorted(m map[string]string) []string { return slices.Sorted(maps.Keys(m)) }
