@@ -85,8 +85,10 @@ func replied(text string) error {
 	case "RMAPINVALID":
 		return &codeError{is: rmap.ErrInvalid, number: n}
 	}
+	// Redis 7.0 has no word for what a user may not do inside of a script.
+	forbidden := strings.Contains(text, "user executing the script can't")
 	for _, r := range refusals {
-		if word == r {
+		if word == r || forbidden {
 			return fmt.Errorf("%w: the server refuses: %s", rmap.ErrUnavailable, text)
 		}
 	}

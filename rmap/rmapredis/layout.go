@@ -72,7 +72,7 @@ func (f *fields) until(sep byte) string {
 
 func (f *fields) hex(word string) uint64 {
 	n, err := strconv.ParseUint(word, 16, 64)
-	f.bad = f.bad || err != nil || len(word) != 16
+	f.bad = f.bad || err != nil || len(word) != 16 || strings.ContainsAny(word, "ABCDEF")
 	return n
 }
 
