@@ -42,7 +42,7 @@ func TestPlantedDefects(t *testing.T) {
 			t.Errorf("only %d defects are planted for rule %s, at least 3 must be", planted[rule], rule)
 		}
 	}
-	if got, want := len(planted), 21; got != want {
+	if got, want := len(planted), 23; got != want {
 		t.Errorf("defects are planted for %d rules, want %d: %v", got, want, slices.Sorted(maps.Keys(planted)))
 	}
 }

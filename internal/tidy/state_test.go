@@ -14,7 +14,7 @@ var statefulDirs = []string{"internal/held", "stm"}
 // madeOnce lists functions whose result is never changed after it was made, so that a variable holding it is a
 // constant in all but name.
 var madeOnce = []string{"errors.New", "fmt.Errorf", "regexp.MustCompile", "crc32.MakeTable", "template.Must",
-	"strings.NewReplacer"}
+	"strings.NewReplacer", "rmapredis.NewScript"}
 
 func checkInit(t *tree) []finding {
 	var out []finding

@@ -35,6 +35,7 @@ var rules = []struct {
 	{"Goroutines", checkGoroutines},
 	{"Dependencies", checkDependencies},
 	{"Links", checkLinks},
+	{"Scripts", checkScripts},
 }
 
 // An exemption lets one rule be broken in one place. what is a part of the finding's text, to point at one of many.

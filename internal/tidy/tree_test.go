@@ -55,7 +55,7 @@ func (f finding) String() string {
 
 // textNames are the names and endings of files that people write. Everything else is data.
 var textNames = []string{
-	".go", ".md", ".sh", ".py", ".ts", ".js", ".mjs", ".rs", ".java", ".html", ".css", ".yaml", ".yml", ".json", ".sql",
+	".go", ".md", ".sh", ".py", ".ts", ".js", ".mjs", ".rs", ".java", ".html", ".css", ".yaml", ".yml", ".json", ".sql", ".lua",
 	"Makefile", ".ci/run", "scripts/tools", "scripts/fuzz", "clients/check", "go.mod",
 }
 
