@@ -54,9 +54,10 @@ func (c *changes) drop() {
 	c.n--
 }
 
-// since returns what followed r, or nothing when that is not known.
+// since returns what followed r, or nothing when that is not known. The beginning of a generation has no nonce, and the
+// first change names none as the one before it.
 func (c *changes) since(r rmap.Revision) []rmap.Change {
-	if c.n == 0 || r.Nonce == 0 || r.Generation != c.at(0).Revision.Generation {
+	if c.n == 0 || r.Generation != c.at(0).Revision.Generation {
 		return nil
 	}
 	oldest := c.at(0)

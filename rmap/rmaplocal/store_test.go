@@ -3,6 +3,7 @@ package rmaplocal_test
 import (
 	"errors"
 	"fmt"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -135,4 +136,96 @@ func TestLogIsBounded(t *testing.T) {
 	since(all[len(all)-2], 1)
 	since(all[0], 0)
 	since(all[len(all)-6], 0)
+	// One that is over the limit by itself is not kept, and what follows it is.
+	var w rmap.Write
+	for i := range 4 {
+		w.Ops = append(w.Ops, set(fmt.Sprint(i), big[1:], 0).Ops...)
+	}
+	before := all[len(all)-1]
+	whole := write(t, s, "m", w).Revision
+	since(before, 0)
+	last := write(t, s, "m", set("k", "v", 0)).Revision
+	since(before, 0)
+	since(whole, 1)
+	since(last, 0)
+}
+
+// Maps that end make room while others write them again: no write is lost in a map that was taken out of the store.
+func TestMapsComeAndGo(t *testing.T) {
+	s := rmaplocal.New(rmaplocal.Options{MaxMaps: 100})
+	var busy sync.WaitGroup
+	for i := range 4 {
+		busy.Go(func() {
+			for j := range 500 {
+				name := fmt.Sprint("m", (i*7+j)%60)
+				if _, err := s.Write(t.Context(), name, rmap.Write{}); err != nil {
+					t.Errorf("a look at %s: %v", name, err)
+				}
+				f := &follower{}
+				feed, err := s.Follow(name, f)
+				if err != nil {
+					t.Errorf("follow %s: %v", name, err)
+					return
+				}
+				r, err := s.Write(t.Context(), name, set("k", "v", 0))
+				if err != nil {
+					t.Errorf("write to %s: %v", name, err)
+				}
+				feed.Close()
+				if n := len(f.changes); n == 0 {
+					t.Errorf("the follower of %s was not told of %v", name, r.Revision)
+				}
+				// A short life ends the map, so that a sweep can take it out, unless another wrote it in between.
+				if _, err := s.Write(t.Context(), name, rmap.Write{Ops: []rmap.Op{{Do: rmap.DoDestroy}}}); err != nil {
+					t.Errorf("destroy %s: %v", name, err)
+				}
+				w := set("k", "v", 0)
+				w.Lifetime = &rmap.Lifetime{TTL: time.Millisecond}
+				if _, err := s.Write(t.Context(), name, w); err != nil && !errors.Is(err, rmap.ErrLifetime) {
+					t.Errorf("write to %s: %v", name, err)
+				}
+			}
+		})
+	}
+	busy.Wait()
+}
+
+// A change is no larger than a write may be, however little of it was in the write.
+func TestLargeChange(t *testing.T) {
+	s := rmaplocal.New(rmaplocal.Options{})
+	half := string(make([]byte, rmap.MaxValue/2))
+	write(t, s, "m", rmap.Write{Ops: []rmap.Op{{Do: rmap.DoAppend, Key: "l", Items: []string{half}}}})
+	var w rmap.Write
+	for range 10 {
+		w.Ops = append(w.Ops, rmap.Op{Do: rmap.DoAppend, Key: "l", Items: []string{"x"}})
+	}
+	if _, err := s.Write(t.Context(), "m", w); !errors.Is(err, rmap.ErrTooLarge) {
+		t.Fatalf("ten times half a megabyte in one change: %v", err)
+	}
+	w.Ops = w.Ops[:7]
+	write(t, s, "m", w)
+}
+
+// What makes no sense is refused before the store is touched.
+func TestRefused(t *testing.T) {
+	s := rmaplocal.New(rmaplocal.Options{})
+	if _, err := s.Follow("m", nil); !errors.Is(err, rmap.ErrInvalid) {
+		t.Errorf("nobody as a follower: %v", err)
+	}
+	for _, do := range []rmap.Action{rmap.DoClear, rmap.DoDestroy} {
+		if _, err := s.Write(t.Context(), "m", rmap.Write{Ops: []rmap.Op{{Do: do, Key: "k"}}}); !errors.Is(err, rmap.ErrInvalid) {
+			t.Errorf("action %q on a key: %v", do, err)
+		}
+	}
+}
+
+func BenchmarkWrite(b *testing.B) {
+	s := rmaplocal.New(rmaplocal.Options{})
+	w := set("k", "v", 0)
+	b.ReportAllocs()
+	for b.Loop() {
+		if _, err := s.Write(b.Context(), "m", w); err != nil {
+			b.Fatal(err)
+		}
+	}
 }

@@ -325,6 +325,13 @@ func brokenReads() []defect {
 				got, err := b.Store.Since(ctx, name, r)
 				return got[min(1, len(got)):], err
 			}},
+		{name: "knows no beginning", caught: []string{"since/WhatFollowed"},
+			since: func(b *broken, ctx context.Context, name string, r rmap.Revision) ([]rmap.Change, error) {
+				if r.Nonce == 0 {
+					return nil, nil
+				}
+				return b.Store.Since(ctx, name, r)
+			}},
 		{name: "makes up a past", caught: []string{"since/NotOfAnotherPast"}, since: byNumber},
 		{name: "remembers nothing", caught: []string{"since/WhatFollowed", "since/LongAgo"},
 			since: func(*broken, context.Context, string, rmap.Revision) ([]rmap.Change, error) { return nil, nil }},

@@ -158,13 +158,18 @@ func sinceFollowed(e *env) {
 	e.change(living(rmap.Lifetime{TTL: long}, set("k", "y"), put("empty", plain(""))))
 	e.change(write(expire("k"), set("last", "")))
 	told := e.w.told()
-	for i, c := range told {
-		got, rest := e.since(c.Revision), told[i+1:]
+	// The first of all positions is the beginning of the generation, which has no number and no nonce.
+	at := []rmap.Revision{{Generation: told[0].Revision.Generation}}
+	for _, c := range told {
+		at = append(at, c.Revision)
+	}
+	for i, r := range at {
+		got, rest := e.since(r), told[i:]
 		if len(got) == 0 && e.subject.Remembers < len(rest) {
 			continue
 		}
 		if len(got) != len(rest) || len(rest) > 0 && !reflect.DeepEqual(got, rest) {
-			e.Fatalf("since %v there were %+v, want %+v", c.Revision, got, rest)
+			e.Fatalf("since %v there were %+v, want %+v", r, got, rest)
 		}
 	}
 }
@@ -178,7 +183,8 @@ func sinceForeign(e *env) {
 	b := e.change(write(set("k", "w"))).Revision
 	c := e.change(write(set("k", "x"))).Revision
 	for _, r := range []rmap.Revision{
-		{}, {Number: 1}, {Generation: a.Generation},
+		{}, {Number: 1}, {Generation: a.Generation, Nonce: a.Nonce}, {Generation: a.Generation, Number: 1},
+		{Generation: a.Generation ^ 1},
 		{Generation: a.Generation ^ 1, Number: a.Number, Nonce: a.Nonce},
 		{Generation: a.Generation, Number: a.Number, Nonce: a.Nonce ^ 1},
 		{Generation: a.Generation, Number: b.Number, Nonce: a.Nonce},
@@ -203,6 +209,9 @@ func sinceLongAgo(e *env) {
 	}
 	e.head()
 	told := e.w.told()
+	if got := e.since(rmap.Revision{Generation: told[0].Revision.Generation}); len(got) != 0 && len(got) != n {
+		e.Fatalf("of %d changes, %d were given since the beginning, want all or none", n, len(got))
+	}
 	for _, i := range []int{0, 1, n / 2, n - 1 - e.subject.Remembers, n - 2, n - 1} {
 		got := e.since(told[i].Revision)
 		if len(got) == 0 && (e.subject.Remembers < n-1-i) {
