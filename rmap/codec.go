@@ -16,7 +16,9 @@ import (
 // For keys only the data of the encoded value counts; it must not be empty, and equal keys, and no others, must have
 // equal data.
 type Codec[T any] interface {
+	// Encode returns what is kept of a value.
 	Encode(T) (Value, error)
+	// Decode returns the value of what was kept.
 	Decode(Value) (T, error)
 }
 
@@ -157,7 +159,7 @@ func (c listCodec[E]) Decode(v Value) ([]E, error) {
 	if err != nil {
 		return nil, err
 	}
-	kind := c.itemKind()
+	kind := kindOf(c.items)
 	out := make([]E, len(items))
 	for i, data := range items {
 		if out[i], err = c.items.Decode(Value{kind, data}); err != nil {
@@ -167,13 +169,20 @@ func (c listCodec[E]) Decode(v Value) ([]E, error) {
 	return out, nil
 }
 
-// itemKind is what the codec of the items wants to see: a list keeps their data only.
-func (c listCodec[E]) itemKind() Kind {
-	var zero E
-	if v, err := c.items.Encode(zero); err == nil {
-		return v.Kind
+// kindOf is what a codec wants to see where only the data is kept: in lists and as keys. One that cannot encode the zero
+// value, or panics on it, as on a nil pointer, gets plain data.
+func kindOf[T any](c Codec[T]) (kind Kind) {
+	defer func() {
+		if recover() != nil {
+			kind = Plain
+		}
+	}()
+	var zero T
+	v, err := c.Encode(zero)
+	if err != nil {
+		return Plain
 	}
-	return Plain
+	return v.Kind
 }
 
 // Raw shows values as the store keeps them, of any kind: for tools that look at maps of all types.
@@ -270,12 +279,7 @@ func newKeyCodec[K comparable](c Codec[K]) (keyCodec[K], error) {
 			return keyCodec[K]{}, fmt.Errorf("%w: keys of type %v need a codec in Options.Keys", ErrInvalid, reflect.TypeFor[K]())
 		}
 	}
-	k := keyCodec[K]{codec: c, kind: Plain}
-	var zero K
-	if v, err := c.Encode(zero); err == nil {
-		k.kind = v.Kind
-	}
-	return k, nil
+	return keyCodec[K]{codec: c, kind: kindOf(c)}, nil
 }
 
 func (c keyCodec[K]) encode(k K) (string, error) {

@@ -1,0 +1,492 @@
+package core
+
+import (
+	"errors"
+	"math/rand/v2"
+	"time"
+
+	"github.com/latchkey-go/latchkey/internal/feed"
+)
+
+var (
+	// ErrOutdated: the loader keeps returning rows older than it is asked for. A loader must read the primary when it is
+	// asked for a version.
+	ErrOutdated = errors.New("loader returns outdated rows")
+	// ErrOverloaded: a node is out, and so many loads go past it that another one would endanger the database.
+	ErrOverloaded = errors.New("too many loads while a cache node is out")
+	// ErrLoadFailed: the load of somebody else failed a moment ago.
+	ErrLoadFailed = errors.New("load failed elsewhere")
+)
+
+// Settings are those of one process.
+type Settings struct {
+	Rules
+	// Trust is D: how long after a proof that all invalidations were heard memory may be served.
+	Trust time.Duration
+	// StaleWhile is how long past its hard time an item may be served while it is loaded.
+	StaleWhile time.Duration
+	// StaleOnError is how long past its hard time an item may be served when its load fails.
+	StaleOnError time.Duration
+	// FirstPause and LastPause bound how long nobody loads a key after its load failed; it doubles in between.
+	FirstPause, LastPause time.Duration
+	// MaxDirect is how many loads may go past nodes that are out at the same time, and MaxWaiting how many may wait
+	// for that.
+	MaxDirect, MaxWaiting int
+	// BreakAfter is how many failures in a row take a node out, and BreakFor how long it is not asked then.
+	BreakAfter int
+	BreakFor   time.Duration
+	// Tries is how often a loader is asked that returns older rows than it must.
+	Tries int
+	// Memory is whether this process keeps items of its own.
+	Memory bool
+	// Home returns the index of the node that owns a key.
+	Home func(key string) int
+	// Hot decides where a hot key is read. Nil is without copies.
+	Hot Spreader
+}
+
+// A Spreader knows which keys are hot and where their copies are.
+type Spreader interface {
+	// Pick returns the node to read a key from; the home itself for a key that is not hot.
+	Pick(now time.Duration, key string, home int) int
+}
+
+// A Front decides for one process. It is not safe for concurrent use; its methods return what is to be done, in order.
+type Front struct {
+	set    Settings
+	random *rand.Rand
+	nodes  []nodeState
+
+	open    map[string]*flight   // the flight that a new read of a key joins
+	flights map[OpID]*flight     // those that wait for an outcome, by the operation
+	asleep  map[string][]*flight // those that wait for somebody else's load, by key
+	timers  timers
+	pauses  map[string]time.Duration // the latest pause of keys whose loads fail
+	direct  int                      // loads that go past a node
+	running map[string]*flight       // the flight of each key that goes past its node first
+	queue   []*flight                // those of them that wait for their load to begin
+	lastOp  OpID
+	out     []Action
+}
+
+type nodeState struct {
+	sight    Sight
+	failures int
+	outUntil time.Duration // the breaker is open
+	probing  bool          // one flight may try whether it is back
+}
+
+// A flight is one way to an item, shared by the reads that joined it.
+type flight struct {
+	key     string
+	home    int
+	min     Version
+	reads   []ReadID
+	waits   bool // in asleep
+	token   Token
+	least   Version // what the load must ask for
+	floor   Version // what may be stored
+	stale   *Item   // what may be served if the load fails
+	times   Times   // of stale, at since
+	since   time.Duration
+	tries   int
+	past    bool    // it goes past the node
+	loading bool    // its load has begun; kept for those that go past a node
+	next    *flight // goes past the node too, when this one has landed
+	copies  int     // node that asked for a copy of the key and is to get it; -1 for none
+	done    bool
+}
+
+// NewFront returns the front of a process with so many nodes.
+func NewFront(nodes int, set Settings, random *rand.Rand) *Front {
+	return &Front{
+		set: set, random: random, nodes: make([]nodeState, nodes), open: map[string]*flight{},
+		flights: map[OpID]*flight{}, asleep: map[string][]*flight{}, running: map[string]*flight{}, pauses: map[string]time.Duration{},
+	}
+}
+
+// flush returns what is to be done and forgets it.
+func (f *Front) flush() []Action {
+	out := f.out
+	f.out = nil
+	return out
+}
+
+func (f *Front) do(a Action) { f.out = append(f.out, a) }
+
+// start gives an action an operation whose outcome goes to the flight.
+func (f *Front) start(fl *flight, a Action) OpID {
+	f.lastOp++
+	a.Op, a.Key = f.lastOp, fl.key
+	f.flights[a.Op] = fl
+	f.do(a)
+	return a.Op
+}
+
+// finish takes the flight that an operation belongs to.
+func (f *Front) finish(op OpID) *flight {
+	fl := f.flights[op]
+	delete(f.flights, op)
+	return fl
+}
+
+// Current tells whether memory may serve keys of a node now.
+func (f *Front) Current(now time.Duration, node int) bool {
+	return f.nodes[node].sight.Current(now, f.set.Trust)
+}
+
+// Holds tells whether an item that was read at a stamp may be put into memory.
+func (f *Front) Holds(now time.Duration, node int, key string, at Stamp) bool {
+	return f.Current(now, node) && f.nodes[node].sight.Holds(key, at)
+}
+
+// Sight returns what is known of a node's invalidations.
+func (f *Front) Sight(node int) *Sight { return &f.nodes[node].sight }
+
+// Read starts a read of a key that memory did not answer. min is the least version that will do.
+//
+// A read joins the flight of another only while the process can prove that it has heard all invalidations: a flight
+// that began before an invalidation is closed when that is heard, and a read that begins after it must not get what the
+// flight brings.
+func (f *Front) Read(now time.Duration, id ReadID, key string, min Version) []Action {
+	home := f.set.Home(key)
+	if fl := f.open[key]; fl != nil && fl.min >= min && (f.Current(now, home) || fl.past && !fl.loading) {
+		fl.reads = append(fl.reads, id)
+		return f.flush()
+	}
+	fl := &flight{key: key, home: home, min: min, reads: []ReadID{id}, copies: -1}
+	f.open[key] = fl
+	f.begin(now, fl)
+	return f.flush()
+}
+
+// closeTo keeps new reads out of a flight.
+func (f *Front) closeTo(fl *flight) {
+	if f.open[fl.key] == fl {
+		delete(f.open, fl.key)
+	}
+}
+
+// Leave takes a read whose caller went away out of its flight. The load goes on: the next reader wants it too.
+func (f *Front) Leave(id ReadID, key string) {
+	if fl := f.open[key]; fl != nil {
+		for i, r := range fl.reads {
+			if r == id {
+				fl.reads = append(fl.reads[:i], fl.reads[i+1:]...)
+				return
+			}
+		}
+	}
+}
+
+// begin asks a copy or the home, or goes past the home if that is out.
+func (f *Front) begin(now time.Duration, fl *flight) {
+	if f.set.Hot != nil && fl.min == 0 && f.Current(now, fl.home) {
+		if node := f.set.Hot.Pick(now, fl.key, fl.home); node != fl.home && f.reachable(now, node) {
+			f.start(fl, Action{Do: DoCopy, Node: node})
+			return
+		}
+	}
+	f.askHome(now, fl)
+}
+
+func (f *Front) askHome(now time.Duration, fl *flight) {
+	if !f.reachable(now, fl.home) {
+		f.goPast(now, fl)
+		return
+	}
+	ask := Ask{Key: fl.key, Min: fl.min, Token: f.token()}
+	f.start(fl, Action{Do: DoAsk, Node: fl.home, Ask: ask})
+}
+
+func (f *Front) token() Token {
+	for {
+		if t := Token(f.random.Uint64()); t != 0 {
+			return t
+		}
+	}
+}
+
+// Copied is told what a node has as a copy of a key, nil for nothing.
+func (f *Front) Copied(now time.Duration, op OpID, node int, c *Copy, err error) []Action {
+	fl := f.finish(op)
+	f.judge(now, node, err)
+	if fl == nil {
+		return f.flush()
+	}
+	usable := err == nil && c != nil && c.Times.Soft > 0 && f.Holds(now, fl.home, fl.key, c.Stamp)
+	if !usable {
+		if err == nil {
+			fl.copies = node
+		}
+		f.askHome(now, fl)
+		return f.flush()
+	}
+	f.serve(fl, FromCopy, c.Item, c.Times)
+	f.keep(now, fl, c.Item, c.Times, c.Stamp)
+	f.land(fl)
+	return f.flush()
+}
+
+// Answered is told what the home said.
+func (f *Front) Answered(now time.Duration, op OpID, a Answer, err error) []Action {
+	fl := f.finish(op)
+	if fl == nil {
+		return f.flush()
+	}
+	f.judge(now, fl.home, err)
+	if err != nil {
+		f.goPast(now, fl)
+		return f.flush()
+	}
+	fl.stale, fl.times, fl.since = nil, Times{}, now
+	if a.State != Hit && a.Item != nil {
+		fl.stale, fl.times = a.Item, a.Times
+	}
+	switch a.State {
+	case Hit:
+		f.hit(now, fl, a)
+	case Lease:
+		fl.token, fl.least, fl.floor = a.Token, a.Min, a.Floor
+		f.serveStale(fl, Stale, f.set.StaleWhile)
+		f.load(now, fl)
+	case Busy:
+		f.serveStale(fl, Stale, f.set.StaleWhile)
+		if len(fl.reads) == 0 {
+			f.land(fl) // whoever loads it does so for those who come later
+			break
+		}
+		f.sleep(now, fl, a.Retry)
+	case Failed:
+		if !f.serveStale(fl, StaleOnError, f.set.StaleOnError) {
+			f.fail(fl, FailedShared, errShared{a.Why})
+		}
+		f.land(fl)
+	}
+	return f.flush()
+}
+
+func (f *Front) hit(now time.Duration, fl *flight, a Answer) {
+	f.serve(fl, FromHome, *a.Item, a.Times)
+	f.keep(now, fl, *a.Item, a.Times, a.Stamp)
+	if fl.copies >= 0 && a.Times.Soft > 0 {
+		f.do(Action{Do: DoPutCopy, Node: fl.copies, Key: fl.key, Copy: Copy{*a.Item, a.Times, a.Stamp}})
+	}
+	if a.Token != 0 { // to be refreshed, by this process, for those who come later
+		fl.token, fl.least, fl.floor = a.Token, a.Min, a.Floor
+		f.load(now, fl)
+		return
+	}
+	f.land(fl)
+}
+
+// load asks the loader, and keeps the lease while it works.
+func (f *Front) load(now time.Duration, fl *flight) {
+	fl.tries++
+	f.start(fl, Action{Do: DoLoad, Node: fl.home, Min: fl.least})
+	if fl.token != 0 && fl.tries == 1 {
+		f.at(now+f.set.LeaseTTL/3, fl, timerRenew)
+	}
+}
+
+// Loaded is told what the loader returned. A loader without versions returns 0; what it read counts as being as new as
+// it was asked for, which is all that the lease can promise.
+func (f *Front) Loaded(now time.Duration, op OpID, item Item, times Times, err error) []Action {
+	fl := f.finish(op)
+	if fl == nil {
+		return f.flush()
+	}
+	if err != nil {
+		f.loadFailed(now, fl, FailedLoad, err)
+		return f.flush()
+	}
+	if item.Version == 0 {
+		item.Version = fl.floor
+		if fl.least != Fresh {
+			item.Version = max(item.Version, fl.least)
+		}
+	}
+	if fl.least != Fresh && item.Version < fl.least || item.Version < fl.floor {
+		if fl.tries < f.set.Tries {
+			f.at(now+f.set.FirstPause<<(fl.tries-1)/8, fl, timerReload)
+			return f.flush()
+		}
+		f.loadFailed(now, fl, FailedOutdated, ErrOutdated)
+		return f.flush()
+	}
+	delete(f.pauses, fl.key)
+	f.serve(fl, FromLoad, item, times)
+	if fl.past {
+		f.landed(now, fl)
+		f.land(fl)
+		return f.flush()
+	}
+	fl.stale, fl.times, fl.since = &item, times, now // for memory, when the home has taken it
+	f.start(fl, Action{Do: DoFill, Node: fl.home, Fill: Fill{Key: fl.key, Token: fl.token, Item: item, Times: times}})
+	return f.flush()
+}
+
+func (f *Front) loadFailed(now time.Duration, fl *flight, outcome Outcome, err error) {
+	pause := min(max(2*f.pauses[fl.key], f.set.FirstPause), f.set.LastPause)
+	f.notePause(fl.key, pause)
+	if fl.token != 0 {
+		f.do(Action{Do: DoFail, Node: fl.home, Key: fl.key, Token: fl.token, Why: err.Error(), Pause: pause})
+	}
+	fl.times, fl.since = fl.times.Minus(now-fl.since), now
+	if !f.serveStale(fl, StaleOnError, f.set.StaleOnError) {
+		f.fail(fl, outcome, err)
+	}
+	if fl.past {
+		f.landed(now, fl)
+	}
+	f.land(fl)
+}
+
+// maxPauses is for how many keys the length of the pause is remembered.
+const maxPauses = 1 << 12
+
+func (f *Front) notePause(key string, pause time.Duration) {
+	if len(f.pauses) >= maxPauses {
+		clear(f.pauses)
+	}
+	f.pauses[key] = pause
+}
+
+// Filled is told what the home did with what was loaded.
+func (f *Front) Filled(now time.Duration, op OpID, r Filled, err error) []Action {
+	fl := f.finish(op)
+	if fl == nil {
+		return f.flush()
+	}
+	f.judge(now, fl.home, err)
+	if err == nil && r.Refusal == Stored && fl.stale != nil {
+		f.keep(now, fl, *fl.stale, fl.times.Minus(now-fl.since), r.Stamp)
+	}
+	f.land(fl)
+	return f.flush()
+}
+
+// Renewed is told whether a lease still holds. When it does not, the load goes on for those who wait for it, and what
+// it brings will not be stored.
+func (f *Front) Renewed(now time.Duration, op OpID, held bool, err error) []Action {
+	fl := f.finish(op)
+	if fl == nil || fl.done {
+		return f.flush()
+	}
+	f.judge(now, fl.home, err)
+	if held || err != nil {
+		f.at(now+f.set.LeaseTTL/3, fl, timerRenew)
+	}
+	return f.flush()
+}
+
+// Woken is told that a load which others waited for has ended.
+func (f *Front) Woken(now time.Duration, key string) []Action {
+	f.wake(now, key)
+	return f.flush()
+}
+
+func (f *Front) wake(now time.Duration, key string) {
+	waiting := f.asleep[key]
+	delete(f.asleep, key)
+	for _, fl := range waiting {
+		fl.waits = false
+		f.askHome(now, fl)
+	}
+}
+
+// Invalidated is told of an invalidation that came in a node's feed.
+func (f *Front) Invalidated(now time.Duration, node int, inv Invalidation) []Action {
+	if f.nodes[node].sight.Hear(inv) {
+		f.dropNode(node)
+		return f.flush()
+	}
+	f.invalidated(now, inv)
+	return f.flush()
+}
+
+// Invalidating is told of an invalidation that this process made, when the home has confirmed it: reads that begin
+// after it has returned must not depend on the feed.
+func (f *Front) Invalidating(now time.Duration, node int, inv Invalidation) []Action {
+	f.nodes[node].sight.Note(inv)
+	f.invalidated(now, inv)
+	return f.flush()
+}
+
+func (f *Front) invalidated(now time.Duration, inv Invalidation) {
+	if fl := f.open[inv.Key]; fl != nil {
+		f.closeTo(fl)
+	}
+	f.do(Action{Do: DoDrop, Key: inv.Key})
+	// Whoever waited for a load that the invalidation voided need not wait for the end of its lease.
+	f.wake(now, inv.Key)
+}
+
+func (f *Front) dropNode(node int) {
+	for _, fl := range f.open {
+		if fl.home == node {
+			f.closeTo(fl)
+		}
+	}
+	f.do(Action{Do: DoDropNode, Node: node})
+}
+
+// Met is told a node's head, read in the feed's order; asked is Sight(node).At() from before, sent when it was asked.
+func (f *Front) Met(now time.Duration, node int, asked, head feed.Position, sent time.Duration) []Action {
+	if f.nodes[node].sight.Meet(asked, head, sent) {
+		f.dropNode(node)
+	}
+	return f.flush()
+}
+
+// Lost is told that a node's feed broke: what was invalidated from here on may not be heard.
+func (f *Front) Lost(now time.Duration, node int) []Action {
+	f.nodes[node].sight.Lose()
+	f.dropNode(node)
+	return f.flush()
+}
+
+// keep puts an item into memory, if nothing that was heard speaks against it.
+func (f *Front) keep(now time.Duration, fl *flight, item Item, times Times, at Stamp) {
+	if f.set.Memory && times.Soft > 0 && f.Holds(now, fl.home, fl.key, at) {
+		f.do(Action{Do: DoKeep, Node: fl.home, Key: fl.key, Item: item, Times: times, Stamp: at})
+	}
+}
+
+func (f *Front) serve(fl *flight, o Outcome, item Item, times Times) {
+	if len(fl.reads) > 0 {
+		f.do(Action{Do: DoServe, Key: fl.key, Node: fl.home, Reads: fl.reads, Outcome: o, Item: item, Times: times})
+		fl.reads = nil
+	}
+	f.closeTo(fl)
+}
+
+func (f *Front) fail(fl *flight, o Outcome, err error) {
+	if len(fl.reads) > 0 {
+		f.do(Action{Do: DoServe, Key: fl.key, Node: fl.home, Reads: fl.reads, Outcome: o, Err: err})
+		fl.reads = nil
+	}
+	f.closeTo(fl)
+}
+
+// serveStale answers with an item that is not further past its hard time than limit, and tells whether it could.
+func (f *Front) serveStale(fl *flight, o Outcome, limit time.Duration) bool {
+	if fl.stale == nil || limit <= 0 || -fl.times.Hard >= limit {
+		return false
+	}
+	f.serve(fl, o, *fl.stale, fl.times)
+	return true
+}
+
+// land ends a flight.
+func (f *Front) land(fl *flight) {
+	fl.done = true
+	f.closeTo(fl)
+}
+
+// errShared is the error of somebody else's load, of which only the text is known.
+type errShared struct{ why string }
+
+func (e errShared) Error() string { return ErrLoadFailed.Error() + ": " + e.why }
+
+func (e errShared) Unwrap() error { return ErrLoadFailed }

@@ -1,0 +1,110 @@
+package core
+
+import (
+	"time"
+
+	"github.com/latchkey-go/latchkey/internal/feed"
+)
+
+// A Sight is what a process knows of one node's invalidations: how far it has heard them, which keys the latest were
+// about, and until when it can prove that it has heard all. It decides what may be served from the process's memory:
+// from its own copies of items, and from copies on other nodes, of which this node is the home.
+type Sight struct {
+	cursor feed.Cursor
+	known  bool // the cursor stands somewhere
+	// The latest invalidations by key, in two halves of which the older is dropped as a whole. Of numbers up to
+	// forgotten it is not known any more which keys they were about.
+	present, former map[string]uint64
+	formerMax       uint64
+	forgotten       uint64
+	proof           time.Duration // when the last proof was asked for
+	proved          bool
+}
+
+// remembered is how many invalidations each half keeps. Items that were read longer ago than these reach are read
+// again, which is right at any size and only costs a read.
+const remembered = 1 << 15
+
+// At returns the position that has been heard, to be noted before a head is asked for.
+func (s *Sight) At() feed.Position { return s.cursor.At() }
+
+// Hear takes an invalidation from the feed. It tells whether everything of this node must be dropped, because
+// something before it was missed.
+func (s *Sight) Hear(inv Invalidation) (lost bool) {
+	if !s.known {
+		return false // nothing is held that it could be about
+	}
+	switch s.cursor.Judge(inv.Change) {
+	case feed.Next:
+		s.cursor.Advance(inv.Change)
+		s.note(inv.Key, inv.Number)
+		return false
+	case feed.Duplicate:
+		return false
+	}
+	s.Lose()
+	return true
+}
+
+// Note takes an invalidation that this process made itself, before the feed brings it.
+func (s *Sight) Note(inv Invalidation) {
+	if s.known && inv.Generation == s.cursor.At().Generation {
+		s.note(inv.Key, inv.Number)
+	}
+}
+
+func (s *Sight) note(key string, number uint64) {
+	if s.present == nil {
+		s.present = map[string]uint64{}
+	}
+	s.present[key] = max(number, s.present[key])
+	if len(s.present) >= remembered {
+		s.forgotten = max(s.forgotten, s.formerMax)
+		s.former, s.formerMax, s.present = s.present, number, nil
+	}
+}
+
+// Lose forgets everything: nothing of this node may be served from memory until a head was met.
+func (s *Sight) Lose() {
+	*s = Sight{}
+}
+
+// Meet takes a head of the node, read in the feed's order: everything that was broadcast before has been heard. asked
+// is where the sight stood when it was asked for, and sent when that was. It tells whether everything of this node must
+// be dropped, because the head shows that something was missed.
+func (s *Sight) Meet(asked, head feed.Position, sent time.Duration) (lost bool) {
+	if s.known {
+		switch s.cursor.Meet(asked, head) {
+		case feed.Current:
+			s.proof, s.proved = max(s.proof, sent), true
+			return false
+		case feed.Ahead:
+			return false // nothing is known to be missing, and nothing is proved; the next head will tell
+		}
+	}
+	lost = s.known
+	s.Lose()
+	s.cursor.Replace(head)
+	s.known, s.forgotten = true, head.Number
+	s.proof, s.proved = sent, true
+	return lost
+}
+
+// Current tells whether everything invalidated up to d ago has been heard.
+func (s *Sight) Current(now, d time.Duration) bool { return s.proved && now < s.proof+d }
+
+// Until returns until when that is so; zero if it is not known.
+func (s *Sight) Until(d time.Duration) time.Duration {
+	if !s.proved {
+		return 0
+	}
+	return s.proof + d
+}
+
+// Holds tells whether an item that was read at a stamp has not been invalidated since, as far as has been heard.
+func (s *Sight) Holds(key string, at Stamp) bool {
+	if !s.known || at.Generation != s.cursor.At().Generation || at.Number < s.forgotten {
+		return false
+	}
+	return s.present[key] <= at.Number && s.former[key] <= at.Number
+}

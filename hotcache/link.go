@@ -1,0 +1,171 @@
+package hotcache
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/latchkey-go/latchkey/hotcache/internal/core"
+)
+
+// A nodeLink is what a cache has of one node.
+type nodeLink struct {
+	index  int
+	name   string
+	node   Node
+	feed   Feed
+	shard  *shard
+	errors atomic.Uint64
+	acks   chan ack      // to be sent
+	heard  chan struct{} // the feed came up: beat at once
+	await  awaited
+}
+
+type ack struct {
+	to Member
+	at Stamp
+}
+
+// maxAcks is how many acknowledgements may wait to be sent. Those beyond it are not: the writer then waits for as long
+// as anybody may trust his memory, which is right all the same.
+const maxAcks = 1024
+
+func newNodeLink(index int, n NamedNode) *nodeLink {
+	return &nodeLink{
+		index: index, name: n.Name, node: n.Node, shard: &shard{}, acks: make(chan ack, maxAcks), heard: make(chan struct{}, 1),
+		await: awaited{byStamp: map[Stamp]*awaitedAcks{}},
+	}
+}
+
+// tend is the goroutine of one node: it proves at short intervals that every invalidation was heard, and acknowledges
+// those of others.
+func (c *Cache[K, V]) tend(n *nodeLink) {
+	defer c.busy.Done()
+	interval := c.o.Trust / 4
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for {
+		select {
+		case <-c.life.Done():
+			return
+		case a := <-n.acks:
+			c.acknowledge(n, a)
+		case <-n.heard:
+			c.beat(c.life, n)
+			timer.Reset(interval)
+		case <-timer.C:
+			c.beat(c.life, n)
+			timer.Reset(interval)
+		}
+	}
+}
+
+// beat proves that every invalidation of a node was heard up to now.
+func (c *Cache[K, V]) beat(ctx context.Context, n *nodeLink) error {
+	c.mu.Lock()
+	asked := c.front.Sight(n.index).At()
+	c.mu.Unlock()
+	ctx, cancel := context.WithTimeout(ctx, c.o.NodeTimeout)
+	defer cancel()
+	sent := c.now()
+	head, err := n.feed.Beat(ctx, c.o.Trust)
+	if err != nil {
+		return err
+	}
+	c.mu.Lock()
+	c.settle(c.front.Met(c.now(), n.index, asked, head, sent))
+	return nil
+}
+
+func (c *Cache[K, V]) acknowledge(n *nodeLink, a ack) {
+	ctx, cancel := context.WithTimeout(c.life, c.o.NodeTimeout)
+	defer cancel()
+	text := fmt.Sprintf("ack %s %d %d", c.me, a.at.Generation, a.at.Number)
+	if err := n.feed.Tell(ctx, a.to, text); err != nil && c.life.Err() == nil {
+		c.log.Debug("an acknowledgement was not sent", "node", n.name, "error", err)
+	}
+}
+
+// listener is told what happens at a node.
+type listener[K comparable, V any] struct {
+	c *Cache[K, V]
+	n *nodeLink
+}
+
+// Up implements [Listener].
+func (l *listener[K, V]) Up() {
+	select {
+	case l.n.heard <- struct{}{}:
+	default:
+	}
+}
+
+// Invalidated implements [Listener].
+func (l *listener[K, V]) Invalidated(inv Invalidation, by Member) {
+	c := l.c
+	c.mu.Lock()
+	c.stats.invalidations++
+	c.settle(c.front.Invalidated(c.now(), l.n.index, inv))
+	if by == "" || by == c.me {
+		return
+	}
+	select {
+	case l.n.acks <- ack{to: by, at: core.StampOf(inv.Position)}:
+	default:
+	}
+}
+
+// Woken implements [Listener].
+func (l *listener[K, V]) Woken(key string) {
+	l.c.mu.Lock()
+	l.c.settle(l.c.front.Woken(l.c.now(), key))
+}
+
+// Told implements [Listener].
+func (l *listener[K, V]) Told(text string) {
+	words := strings.Split(text, " ")
+	if len(words) != 4 || words[0] != "ack" {
+		return
+	}
+	generation, err1 := strconv.ParseUint(words[2], 10, 64)
+	number, err2 := strconv.ParseUint(words[3], 10, 64)
+	if err1 == nil && err2 == nil {
+		l.n.await.came(Stamp{Generation: generation, Number: number}, Member(words[1]))
+	}
+}
+
+// Down implements [Listener].
+func (l *listener[K, V]) Down(why error) {
+	c := l.c
+	c.log.Warn("the feed of a cache node is lost; memory is not served until it is back", "node", l.n.name, "error", why)
+	c.mu.Lock()
+	c.stats.losses++
+	c.settle(c.front.Lost(c.now(), l.n.index))
+}
+
+// Sync makes sure that this process has heard every invalidation that was finished before it was called, by asking every
+// node how far its feed is. Reads do not need it: memory is never served without such a proof that is recent. It is for
+// those who want to see the latest of all keys at once, or test that nodes are there.
+func (c *Cache[K, V]) Sync(ctx context.Context) error {
+	errs := make([]error, len(c.nodes))
+	var all sync.WaitGroup
+	for i, n := range c.nodes {
+		all.Add(1)
+		go func() {
+			defer all.Done()
+			if err := c.beat(ctx, n); err != nil {
+				errs[i] = fmt.Errorf("node %q: %w", n.name, err)
+			}
+		}()
+	}
+	all.Wait()
+	if err := errors.Join(errs...); err != nil {
+		return fmt.Errorf("hotcache: sync: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,187 @@
+package hotcache
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/latchkey-go/latchkey/hotcache/internal/core"
+)
+
+// Limits of every cache.
+const (
+	// MaxKey is the length of an encoded key in bytes: it is part of every message about it.
+	MaxKey = 4 << 10
+	// MaxValue is the size of an encoded value in bytes.
+	MaxValue = 8 << 20
+	// MaxNodes is how many nodes a cache may have.
+	MaxNodes = 1024
+)
+
+// A Loader reads rows from where they really are. The context is that of the load, not of a reader who happens to wait
+// for it: it ends with [Options.LoadTimeout] or when the cache is closed.
+//
+// With min above zero, [Fresh] included, the row must be read from the primary: a replica may not have the version yet.
+// The version that is returned rises with each write of the row, such as a counter in the row itself; a loader that
+// knows none returns 0, and then the cache can only promise what the fill lease gives: see the package comment.
+// A row that does not exist is [ErrNotFound].
+type Loader[K comparable, V any] func(ctx context.Context, key K, min Version) (V, Version, error)
+
+// A NamedNode is a [Node] with the name by which the ring knows it. Names must stay the same in all processes.
+type NamedNode struct {
+	Name string
+	Node Node
+}
+
+// Options are those of [New]. The zero value is a cache of this process alone.
+type Options[K comparable, V any] struct {
+	// Nodes are where items are kept. Nil is one embedded node.
+	Nodes []NamedNode
+	// Keys and Values encode. Nil is Strings, Bytes, Ints or JSON, whichever fits the type; keys of other types need one.
+	Keys   Codec[K]
+	Values Codec[V]
+
+	// TTL is how long a value is served, from when its load began. Default 5 minutes.
+	TTL time.Duration
+	// RefreshAfter is when a value that is still read is loaded anew, before anybody has to wait. It is spread at random
+	// by a tenth. Default 3/4 of TTL; a negative one is never.
+	RefreshAfter time.Duration
+	// NegativeTTL is TTL for rows that do not exist. Default 10 s.
+	NegativeTTL time.Duration
+	// StaleWhile is how long past its TTL a value may be served while somebody loads it. Default 0.
+	StaleWhile time.Duration
+	// StaleOnError is how long past its TTL a value may be served when the load fails. Default 0.
+	StaleOnError time.Duration
+
+	// MemoryEntries and MemoryBytes bound what this process keeps for itself; the encoded size counts. Bytes, if given,
+	// is the bound; otherwise entries, by default 10 000. A negative one keeps nothing.
+	MemoryEntries int
+	MemoryBytes   int
+	// MemoryTTL is how long this process serves a value without asking the home. Default: as long as the home would.
+	MemoryTTL time.Duration
+	// Trust is how long after a proof that all invalidations were heard this process serves from its memory, and how
+	// long at most a strict [Cache.Invalidate] takes. All processes must use the same. Default 250 ms.
+	Trust time.Duration
+	// Bounded makes Invalidate return as soon as the home is told: other processes may serve what they have for up to
+	// Trust.
+	Bounded bool
+
+	// LoadTimeout limits a load. Default 10 s.
+	LoadTimeout time.Duration
+	// NodeTimeout limits whatever a node is asked. Default 1 s.
+	NodeTimeout time.Duration
+	// FirstPause and LastPause: after a failed load nobody loads the key for a while, which doubles. Default 100 ms, 5 s.
+	FirstPause, LastPause time.Duration
+	// MaxDirectLoads is how many loads may go past nodes that are out, at the same time; MaxWaitingLoads how many may
+	// wait for that. Default 32 and 1024.
+	MaxDirectLoads, MaxWaitingLoads int
+	// BreakAfter failures in a row a node is left alone for BreakFor. Default 3 and 500 ms.
+	BreakAfter int
+	BreakFor   time.Duration
+
+	// Copies is on how many nodes a hot key is. 0 is 8, or all nodes if there are fewer; 1 is without copies.
+	Copies int
+	// HotShare is the share of all reads that makes a key hot. Default 0.002.
+	HotShare float64
+	// HotWindow is how often what is hot is looked at and told to the fleet. Default 1 s.
+	HotWindow time.Duration
+
+	// Rules are those of the embedded node, if Nodes is nil; of the lease and the floors everybody must use the same.
+	Rules Rules
+	// Logger gets what cannot be returned, never a value. Nil is silent.
+	Logger *slog.Logger
+}
+
+const (
+	defaultTTL         = 5 * time.Minute
+	defaultNegativeTTL = 10 * time.Second
+	defaultTrust       = 250 * time.Millisecond
+	minTrust           = 20 * time.Millisecond
+	defaultEntries     = 10_000
+)
+
+func (o Options[K, V]) withDefaults() (Options[K, V], error) {
+	type duration struct {
+		name string
+		of   *time.Duration
+		is   time.Duration
+	}
+	if o.TTL == 0 {
+		o.TTL = defaultTTL
+	}
+	for _, d := range []duration{
+		{"NegativeTTL", &o.NegativeTTL, defaultNegativeTTL}, {"Trust", &o.Trust, defaultTrust},
+		{"RefreshAfter", &o.RefreshAfter, o.TTL * 3 / 4}, {"MemoryTTL", &o.MemoryTTL, o.TTL},
+		{"LoadTimeout", &o.LoadTimeout, 10 * time.Second}, {"NodeTimeout", &o.NodeTimeout, time.Second},
+		{"FirstPause", &o.FirstPause, 100 * time.Millisecond}, {"LastPause", &o.LastPause, 5 * time.Second},
+		{"BreakFor", &o.BreakFor, 500 * time.Millisecond}, {"HotWindow", &o.HotWindow, time.Second},
+	} {
+		if *d.of == 0 {
+			*d.of = d.is
+		}
+		if *d.of < 0 && d.name != "RefreshAfter" {
+			return o, fmt.Errorf("%w: %s is negative", ErrInvalid, d.name)
+		}
+	}
+	if o.TTL < 0 || o.StaleWhile < 0 || o.StaleOnError < 0 {
+		return o, fmt.Errorf("%w: TTL, StaleWhile and StaleOnError must not be negative", ErrInvalid)
+	}
+	if o.RefreshAfter < 0 || o.RefreshAfter > o.TTL {
+		o.RefreshAfter = o.TTL
+	}
+	if o.Trust < minTrust {
+		return o, fmt.Errorf("%w: Trust is %v, the least is %v", ErrInvalid, o.Trust, minTrust)
+	}
+	for _, n := range []struct {
+		name string
+		of   *int
+		is   int
+	}{
+		{"MaxDirectLoads", &o.MaxDirectLoads, 32}, {"MaxWaitingLoads", &o.MaxWaitingLoads, 1024}, {"BreakAfter", &o.BreakAfter, 3},
+		{"Copies", &o.Copies, 8},
+	} {
+		if *n.of == 0 {
+			*n.of = n.is
+		}
+		if *n.of < 0 {
+			return o, fmt.Errorf("%w: %s is negative", ErrInvalid, n.name)
+		}
+	}
+	if o.MemoryEntries == 0 {
+		o.MemoryEntries = defaultEntries
+	}
+	if o.HotShare == 0 {
+		o.HotShare = 0.002
+	}
+	if o.HotShare < 0 || o.HotShare >= 1 {
+		return o, fmt.Errorf("%w: HotShare is %v: it is a share, such as 0.002", ErrInvalid, o.HotShare)
+	}
+	if len(o.Nodes) > MaxNodes {
+		return o, fmt.Errorf("%w: %d nodes, the limit is %d", ErrTooLarge, len(o.Nodes), MaxNodes)
+	}
+	o.Rules = withDefaults(o.Rules)
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	if o.Values == nil {
+		o.Values, _ = defaultCodec[V]()
+	}
+	if o.Keys == nil {
+		c, canonical := defaultCodec[K]()
+		if !canonical {
+			return o, fmt.Errorf("%w: keys of this type need a codec in Options.Keys", ErrInvalid)
+		}
+		o.Keys = c
+	}
+	return o, nil
+}
+
+// settings are what the core wants to know.
+func (o Options[K, V]) settings() core.Settings {
+	return core.Settings{
+		Rules: o.Rules, Trust: o.Trust, StaleWhile: o.StaleWhile, StaleOnError: o.StaleOnError,
+		FirstPause: o.FirstPause, LastPause: o.LastPause, MaxDirect: o.MaxDirectLoads, MaxWaiting: o.MaxWaitingLoads,
+		BreakAfter: o.BreakAfter, BreakFor: o.BreakFor, Tries: 3, Memory: o.MemoryBytes > 0 || o.MemoryEntries > 0,
+	}
+}

@@ -1,0 +1,107 @@
+package hotcache
+
+import (
+	"sync/atomic"
+	"time"
+
+	"github.com/puzpuzpuz/xsync/v4"
+
+	"github.com/latchkey-go/latchkey/hotcache/internal/core"
+)
+
+// stats are the cache's own counters. What is not atomic is guarded by the cache's mutex.
+type stats struct {
+	hits          *xsync.Counter // answers from memory
+	evicted       atomic.Uint64
+	outcomes      [core.Outcomes + 1]uint64
+	loads         uint64
+	loadErrors    uint64
+	loadTime      time.Duration
+	refusedLease  uint64
+	refusedFloor  uint64
+	invalidations uint64
+	losses        uint64
+	dropped       uint64
+}
+
+func (s *stats) count(o core.Outcome) { s.outcomes[min(o, core.Outcomes)]++ }
+
+func (s *stats) loaded(took time.Duration, err error) {
+	s.loads++
+	s.loadTime += took
+	if err != nil {
+		s.loadErrors++
+	}
+}
+
+func (s *stats) filled(r core.Refusal, err error) {
+	switch {
+	case err != nil:
+	case r == core.LostLease:
+		s.refusedLease++
+	case r == core.Outdated:
+		s.refusedFloor++
+	}
+}
+
+// Stats count what happened to a cache since it was made.
+type Stats struct {
+	Reads         map[string]uint64 // by outcome: memory, copy, home, load, stale, stale_on_error, failed_load, ...
+	Loads         uint64            // calls of the loader
+	LoadErrors    uint64            // those that failed; a row that does not exist is no failure
+	LoadTime      time.Duration     // of all loads
+	RefusedLease  uint64            // fills that were not stored because their lease was gone
+	RefusedFloor  uint64            // fills that were not stored because they were outdated
+	Invalidations uint64            // heard from nodes
+	Losses        uint64            // times that the feed of a node was lost
+	Dropped       uint64            // times that everything of a node was dropped from memory, because something was missed
+	MemoryEntries int               // what this process keeps, about
+	MemoryEvicted uint64            // what it gave up to make room
+	NodeErrors    map[string]uint64 // by node
+}
+
+// Stats returns the counts so far.
+func (c *Cache[K, V]) Stats() Stats {
+	out := Stats{Reads: map[string]uint64{}, NodeErrors: map[string]uint64{}, MemoryEvicted: c.stats.evicted.Load()}
+	if c.memory != nil {
+		out.MemoryEntries = c.memory.len()
+	}
+	for _, n := range c.nodes {
+		out.NodeErrors[n.name] = n.errors.Load()
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	s := &c.stats
+	for o := core.FromMemory; o < core.Outcomes; o++ {
+		out.Reads[o.String()] = s.outcomes[o]
+	}
+	out.Reads[core.FromMemory.String()] += uint64(s.hits.Value())
+	out.Loads, out.LoadErrors, out.LoadTime = s.loads, s.loadErrors, s.loadTime
+	out.RefusedLease, out.RefusedFloor = s.refusedLease, s.refusedFloor
+	out.Invalidations, out.Losses, out.Dropped = s.invalidations, s.losses, s.dropped
+	return out
+}
+
+// A Lag says of one node how old what this process serves from its memory may be.
+type Lag struct {
+	Node    string
+	Trusted bool          // whether memory is served at all for the keys of this node
+	Age     time.Duration // since the last proof that every invalidation was heard; meaningless without one
+	Out     bool          // whether the node is left alone, because asking it failed
+}
+
+// Lag says how old what this process serves from its memory may be, by node. What is trusted is never older than
+// [Options.Trust].
+func (c *Cache[K, V]) Lag() []Lag {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	now := c.now()
+	out := make([]Lag, len(c.nodes))
+	for i, n := range c.nodes {
+		out[i] = Lag{Node: n.name, Trusted: c.front.Current(now, i), Out: c.front.Out(i)}
+		if until := c.front.Sight(i).Until(c.o.Trust); until != 0 {
+			out[i].Age = now - (until - c.o.Trust)
+		}
+	}
+	return out
+}
