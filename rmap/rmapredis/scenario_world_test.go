@@ -36,11 +36,12 @@ type world struct {
 	*redistest.Server
 	t    testing.TB
 	name string
+	dir  string // for what processes write down
 }
 
 func newWorld(t testing.TB) *world {
 	t.Helper()
-	return &world{Server: redistest.Start(t, redistest.Options{}), t: t, name: "flags"}
+	return &world{Server: redistest.Start(t, redistest.Options{}), t: t, name: "flags", dir: t.TempDir()}
 }
 
 // What the map is in Redis, as documented.
