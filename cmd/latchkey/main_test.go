@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -18,7 +19,8 @@ import (
 const asProgram = "LATCHKEY_TEST_AS_PROGRAM"
 
 func TestMain(m *testing.M) {
-	if os.Getenv(asProgram) != "" {
+	// The workers of a fuzz target are processes of this binary too.
+	if os.Getenv(asProgram) != "" && !slices.Contains(os.Args, "-test.fuzzworker") {
 		main()
 	}
 	os.Exit(testMain(m))

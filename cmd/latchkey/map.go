@@ -26,6 +26,7 @@ type rawMap = rmap.Map[string, rmap.Value]
 type mapStore struct {
 	address   string
 	namespace string
+	timeout   time.Duration
 }
 
 func (a *app) mapCommand() *cobra.Command {
@@ -60,6 +61,13 @@ the URL into $` + envStore + ` instead. It is never printed.`,
 	f.StringVar(&s.address, "store", "",
 		"`URL` of the Redis that has the maps: redis://, rediss:// or unix://; default from $"+envStore)
 	f.StringVar(&s.namespace, "namespace", rmapredis.DefaultPrefix, "what the names of all maps begin with in the store")
+	f.DurationVar(&s.timeout, "timeout", answerTime, "give up after this long, to join the map and to be answered each")
+	cmd.PersistentPreRunE = func(*cobra.Command, []string) error {
+		if s.timeout <= 0 {
+			return fmt.Errorf("--timeout %v is not above zero", s.timeout)
+		}
+		return nil
+	}
 	cmd.AddCommand(a.mapGetCommand(&s), a.mapSetCommand(&s), a.mapDelCommand(&s), a.mapListCommand(&s),
 		a.mapWatchCommand(&s), a.mapStatusCommand(&s))
 	return cmd
@@ -127,10 +135,9 @@ func (a *app) openMap(ctx context.Context, s *mapStore, name string) (*mapView, 
 		return nil, err
 	}
 	v := &mapView{at: at, name: name}
-	ctx, cancel := context.WithTimeout(ctx, answerTime)
+	ctx, cancel := context.WithTimeout(ctx, s.timeout)
 	defer cancel()
-	v.store, err = rmapredis.Open(ctx, s.address, rmapredis.Options{Prefix: s.namespace, Timeout: dialTime})
-	if err != nil {
+	if v.store, err = s.open(ctx); err != nil {
 		return nil, v.explain(err)
 	}
 	v.rawMap, err = rmap.Join(ctx, v.store, name, rmap.Options[string, rmap.Value]{Values: rmap.Raw(), MaxEntries: math.MaxInt32})
@@ -139,6 +146,26 @@ func (a *app) openMap(ctx context.Context, s *mapStore, name string) (*mapView, 
 		return nil, v.explain(err)
 	}
 	return v, nil
+}
+
+// open connects to the store. The client looks at no context before it has greeted the server, so that one that hangs is
+// left to its own time limit: this program ends before.
+func (s *mapStore) open(ctx context.Context) (*rmapredis.Store, error) {
+	type opened struct {
+		store *rmapredis.Store
+		err   error
+	}
+	done := make(chan opened, 1)
+	go func() {
+		store, err := rmapredis.Open(ctx, s.address, rmapredis.Options{Prefix: s.namespace, Timeout: min(s.timeout, dialTime)})
+		done <- opened{store, err}
+	}()
+	select {
+	case o := <-done:
+		return o.store, o.err
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
 }
 
 // A mapView is a map and where it is.
@@ -163,7 +190,7 @@ func (a *app) askMap(s *mapStore, name string, question func(ctx context.Context
 		return interrupted(ctx, err)
 	}
 	defer v.close()
-	short, cancel := context.WithTimeout(ctx, answerTime)
+	short, cancel := context.WithTimeout(ctx, s.timeout)
 	defer cancel()
 	return interrupted(ctx, v.explain(question(short, v)))
 }
@@ -239,8 +266,8 @@ func (v *mapView) explain(err error) error {
 	case errors.Is(err, context.Canceled):
 		return err
 	case errors.Is(err, rmap.ErrUnknown):
-		return say(lease.ErrUnknown, "%s did not answer in time (%s), so nobody knows whether it was written: look with `latchkey map get %s KEY`",
-			v.at, reason, m)
+		return say(lease.ErrUnknown, "%s did not answer, so nobody knows whether it was written: look with `latchkey map get %s KEY` (%s)",
+			v.at, m, reason)
 	case errors.Is(err, rmap.ErrFormat):
 		return say(codeFormat, "map %s in %s was written by a newer version of Latchkey: use that version's latchkey", m, v.at)
 	case errors.Is(err, rmap.ErrForeign):

@@ -113,18 +113,25 @@ func pageOf(keys []string, shot rmap.Snapshot[string, rmap.Value]) int {
 	return len(keys)
 }
 
-// mapHeadLine says where a map stands.
+// mapHeadLine says where a map stands. On a narrow terminal the revision loses all but its number.
 func (a *app) mapHeadLine(v *mapView, shot rmap.Snapshot[string, rmap.Value], head rmap.Head) string {
-	lag := v.Lag()
-	line := fmt.Sprintf("%s  %s, %s, revision %v", a.look.paint(bold, plain(v.name)), count(shot.Len(), "key", "keys"),
-		a.look.paint(stateColour(lag.State), lag.State.String()), shot.Revision())
 	if shot.Len() == 0 && head.Revision.IsZero() {
-		line = fmt.Sprintf("%s  no such map in %s, or nothing in it", a.look.paint(bold, plain(v.name)), v.at)
+		return fmt.Sprintf("%s  no such map in %s, or nothing in it", a.look.paint(bold, plain(v.name)), v.at)
 	}
+	ends := ""
 	if head.Expires != 0 {
-		line += ", ends in " + span(left(time.UnixMilli(head.Expires), head.Now))
+		ends = ", ends in " + span(left(time.UnixMilli(head.Expires), head.Now))
 	}
-	return line
+	state := v.Lag().State
+	line := func(s style, at string) string {
+		return fmt.Sprintf("%s  %s, %s, %s%s", s.paint(bold, plain(v.name)), count(shot.Len(), "key", "keys"),
+			s.paint(stateColour(state), state.String()), at, ends)
+	}
+	at := "revision " + shot.Revision().String()
+	if a.look.width > 0 && displayWidth(line(style{}, at)) > a.look.width {
+		at = fmt.Sprintf("change %d", shot.Revision().Number)
+	}
+	return line(a.look, at)
 }
 
 func stateColour(s rmap.State) string {

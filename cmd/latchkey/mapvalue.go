@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -129,7 +130,7 @@ func clipped(s string, most int) string {
 	for n > most-utf8.UTFMax && n < len(s) && !utf8.RuneStart(s[n]) {
 		n--
 	}
-	return strings.TrimSuffix(cut(plain(s[:n]), previewWidth-1), "…") + "…"
+	return strings.TrimSuffix(cut(plain(strings.TrimRight(s[:n], " ")), previewWidth-1), "…") + "…"
 }
 
 // sizeOf shows how long a value is.
@@ -157,23 +158,23 @@ func screenText(s string) string {
 }
 
 // A jsonText is text, or bytes that JSON cannot have as text.
-type jsonText struct {
-	text string
-}
+type jsonText struct{ text string }
 
 // MarshalJSON writes a string, or an object with the bytes.
 func (t jsonText) MarshalJSON() ([]byte, error) {
 	if !utf8.ValidString(t.text) {
 		return json.Marshal(map[string][]byte{"base64": []byte(t.text)})
 	}
-	return json.Marshal(t.text)
+	var b bytes.Buffer
+	err := encoder(&b).Encode(t.text)
+	return b.Bytes(), err
 }
 
 // A jsonValue is a value as --json shows it.
 type jsonValue struct {
 	Kind  string     `json:"kind"`
 	Value any        `json:"value,omitempty"`
-	Items []jsonText `json:"items,omitempty"`
+	Items []jsonText `json:"items,omitzero"`
 	Size  int        `json:"size"` // bytes in the store, or items
 }
 
@@ -214,7 +215,12 @@ func newJSONEntry(key string, h rmap.Held[rmap.Value], now int64) jsonEntry {
 
 // object prints one object of JSON on a line.
 func (a *app) object(v any) error {
-	enc := json.NewEncoder(a.out)
+	return encoder(a.out).Encode(v)
+}
+
+// encoder writes JSON for programs and shells, which no browser will take for a page.
+func encoder(w io.Writer) *json.Encoder {
+	enc := json.NewEncoder(w)
 	enc.SetEscapeHTML(false)
-	return enc.Encode(v)
+	return enc
 }

@@ -24,7 +24,7 @@ when all keys went at once. "reload" and "again" say that changes were missed, a
 that the map must be read again to know what is in it.
 
 It goes on when the store goes away: a line "cut off" says so, and a line "live"
-that it is back and nothing is missing. ^C ends it.`,
+that it is back and what was missed has been told. ^C ends it.`,
 		Example: `  latchkey map watch flags
   latchkey map watch flags --json | jq -c 'select(.cause == "set") | [.key, .new.value]'`,
 		Args: mapArguments(false, "MAP"),
@@ -167,7 +167,7 @@ func mapEventLine(s style, e rmap.Event[string, rmap.Value], now time.Time, n in
 }
 
 func (a *app) showMapState(v *mapView, lag rmap.Lag, now time.Time) error {
-	text := "the connection is back, and nothing is missing: " + count(v.Len(), "key", "keys")
+	text := "the connection is back, and the copy is current: " + count(v.Len(), "key", "keys")
 	reason := ""
 	if lag.Err != nil {
 		reason = storeReason(lag.Err)
