@@ -27,6 +27,7 @@ type mapStore struct {
 	address   string
 	namespace string
 	timeout   time.Duration
+	lifetime  rmap.Lifetime // of a map that begins, and must be that of one that is there; zero is for any
 }
 
 func (a *app) mapCommand() *cobra.Command {
@@ -140,7 +141,8 @@ func (a *app) openMap(ctx context.Context, s *mapStore, name string) (*mapView, 
 	if v.store, err = s.open(ctx); err != nil {
 		return nil, v.explain(err)
 	}
-	v.rawMap, err = rmap.Join(ctx, v.store, name, rmap.Options[string, rmap.Value]{Values: rmap.Raw(), MaxEntries: math.MaxInt32})
+	v.rawMap, err = rmap.Join(ctx, v.store, name, rmap.Options[string, rmap.Value]{
+		Values: rmap.Raw(), MaxEntries: math.MaxInt32, TTL: s.lifetime.TTL, Sliding: s.lifetime.Sliding})
 	if err != nil {
 		v.store.Close()
 		return nil, v.explain(err)
@@ -273,6 +275,8 @@ func (v *mapView) explain(err error) error {
 	case errors.Is(err, rmap.ErrForeign):
 		return say(codeForeign, "what %s has under the name of map %s was not written by Latchkey, and is left alone: "+
 			"look for another MAP or --namespace", v.at, m)
+	case errors.Is(err, rmap.ErrLifetime):
+		return say(lease.ErrRefused, "map %s has another ttl than --map-ttl says: `latchkey map status %s` shows it", m, m)
 	case errors.Is(err, rmap.ErrInvalid):
 		return say(lease.ErrRefused, "%s", reason)
 	case strings.Contains(reason, "NOAUTH"):

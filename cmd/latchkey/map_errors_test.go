@@ -90,7 +90,7 @@ func TestMapPassword(t *testing.T) {
 		r.want(t, code, out, errOut)
 		all.WriteString(r.out + r.err)
 	}
-	check(m.run("set", "m", "k", "v"), 0, "-", "")
+	check(m.run("set", "m", "k", "v"), 0, "-", "begins now")
 	check(m.run("status", "m"), 0, "m in redis://"+m.server.Addr()+"\n", "")
 	check(m.run("status", "m", "--json"), 0, `"store":"redis://`+m.server.Addr()+`"`, "")
 	check(m.run("get", "m", "none"), 1, "", "no key none")

@@ -57,7 +57,8 @@ func (m *testMaps) set(args ...string) string {
 func (m *testMaps) revision(r result) string {
 	m.t.Helper()
 	text := strings.TrimSuffix(r.out, "\n")
-	if at, err := rmap.ParseRevision(text); r.code != 0 || r.err != "" || err != nil || at.IsZero() {
+	begins := strings.Contains(r.err, "was not there: it begins now") // with the first key
+	if at, err := rmap.ParseRevision(text); r.code != 0 || r.err != "" && !begins || err != nil || at.IsZero() {
 		m.t.Fatalf("got %+v, want a revision", r)
 	}
 	return text
@@ -194,6 +195,24 @@ func TestMapTimeToLive(t *testing.T) {
 	m.run("set", "m", "k", "4", "--ttl", "1h", "--keep-ttl").want(t, 1, "", "exclude each other")
 	m.set("m", "brief", "1", "--ttl", "20ms")
 	eventually(t, "it is gone", func() bool { return m.run("get", "m", "brief").code == 1 })
+}
+
+// A map that a person begins has the time to live that programs will demand, or the person is told that it has none.
+func TestMapBegins(t *testing.T) {
+	m := startMaps(t, redistest.Options{})
+	m.run("set", "m", "k", "1").want(t, 0, "-1-", "map m was not there: it begins now, and lives for ever")
+	m.run("set", "m", "k", "1").want(t, 0, "-2-", "")
+	m.run("set", "m", "k", "1", "--map-ttl", "1h").want(t, 1, "", "map m has another ttl than --map-ttl says")
+	m.run("status", "m").want(t, 0, "lives for ever", "")
+	m.run("set", "t", "k", "1", "--map-ttl", "1h", "--map-sliding").want(t, 0, "-1-", "it begins now, and has a ttl of 1h")
+	m.run("set", "t", "k", "2").want(t, 0, "-2-", "")
+	m.run("status", "t").want(t, 0, "ttl       1h from the last change: the map ends in ", "")
+	m.run("ls", "t").want(t, 0, ", ends in ", "")
+	m.run("set", "a", "k", "1", "--map-ttl", "1h").want(t, 0, "-1-", "1h")
+	m.run("status", "a").want(t, 0, "ttl       1h from the first change: the map ends in ", "")
+	m.run("set", "b", "k", "1", "--map-sliding").want(t, 1, "", "--map-sliding needs --map-ttl")
+	m.run("set", "b", "k", "1", "--map-ttl", "1us").want(t, 1, "", "not between 1ms and")
+	m.run("set", "b", "k", "1", "--json").want(t, 0, `{"revision":"`, "")
 }
 
 func TestMapReset(t *testing.T) {

@@ -35,6 +35,9 @@ The kind is that of the value that is there, and plain where there is none; only
 list can have several values. What was stored with a time to live loses it, unless
 --ttl or --keep-ttl says otherwise.
 
+A map that is not there begins with its first key. When programs give it a time to
+live as a whole, it must begin with the same: they refuse to write to it otherwise.
+
 A condition is checked in the store, in the same step. The exit status is 75 when
 it does not hold; then nothing is written.`,
 		Example: `  latchkey map set flags dark-mode true
@@ -47,6 +50,9 @@ it does not hold; then nothing is written.`,
 			if err := o.check(cmd); err != nil {
 				return err
 			}
+			if s.lifetime.Sliding && s.lifetime.TTL == 0 {
+				return errors.New("--map-sliding needs --map-ttl")
+			}
 			return a.mapSet(cmd, s, args[0], args[1], args[2:], o)
 		},
 	}
@@ -57,6 +63,8 @@ it does not hold; then nothing is written.`,
 	f.BoolVar(&o.ifAbsent, "if-absent", false, "only if there is nothing under the key")
 	f.StringVar(&o.ifRevision, "if-revision", "", "only if the value there was written by this `revision`; none is for no value")
 	f.StringArrayVar(&o.ifValue, "if-value", nil, "only if this `value` is there; again for each item of a list")
+	f.DurationVar(&s.lifetime.TTL, "map-ttl", 0, "a map that begins with this lives this long as a whole (default: for ever)")
+	f.BoolVar(&s.lifetime.Sliding, "map-sliding", false, "with --map-ttl: every change begins that time anew")
 	cmd.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		text := flagProblem(err)
 		if strings.Contains(text, "unknown shorthand flag") {
@@ -104,7 +112,12 @@ func (a *app) mapSet(cmd *cobra.Command, s *mapStore, name, key string, words []
 		}
 	}
 	return a.askMap(s, name, func(ctx context.Context, v *mapView) error {
-		there, ok := v.Snapshot().Entry(key)
+		shot := v.Snapshot()
+		began, ends := shot.Revision().IsZero(), "lives for ever; --map-ttl begins one that does not"
+		if s.lifetime.TTL != 0 {
+			ends = "has a ttl of " + span(s.lifetime.TTL)
+		}
+		there, ok := shot.Entry(key)
 		kind := rmap.Plain
 		if ok {
 			kind = there.Value.Kind
@@ -133,6 +146,9 @@ func (a *app) mapSet(cmd *cobra.Command, s *mapStore, name, key string, words []
 		}
 		if err != nil {
 			return err
+		}
+		if began && !a.json {
+			a.notef("map %s was not there: it begins now, and %s", plain(name), ends)
 		}
 		return a.tellRevision(r)
 	})
