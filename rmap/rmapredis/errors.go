@@ -100,6 +100,9 @@ func replied(text string) error {
 
 // describe names the operation that a write failed in.
 func describe(err error, w *rmap.Write) error {
+	if err == nil {
+		return nil
+	}
 	e := (*codeError)(nil)
 	if errors.As(err, &e) && e.number > 0 && e.number <= len(w.Ops) {
 		return fmt.Errorf("operation %d on key %s: %w", e.number, quoted(w.Ops[e.number-1].Key), err)
