@@ -32,6 +32,7 @@ type replica[K comparable, V any] struct {
 
 	asked *round // those who wait for a proof that has not begun
 	subs  map[*subscriber[K, V]]struct{}
+	told  []Event[K, V] // what subscribers are told as soon as readers can see it
 	stats Stats
 }
 
@@ -155,9 +156,14 @@ func (m *Map[K, V]) apply(ch Change) {
 		c.over = false
 		m.tell(Event[K, V]{Cause: CauseReload, Revision: ch.Revision})
 	}
+	subs := c.subs
+	if c.over {
+		c.subs = nil // they were told that there is nothing left, and nothing of this can be read
+	}
 	for _, s := range ch.Steps {
 		m.step(ch.Revision, s)
 	}
+	c.subs = subs
 	c.stats.Changes++
 }
 
@@ -220,8 +226,14 @@ func brokenCount[K comparable, V any](it *item[K, V]) int {
 	return 0
 }
 
-// publish shows readers the copy as it is now.
+// publish shows readers the copy as it is now, and then tells subscribers what led there: who was told of a change must
+// not read what was before it.
 func (m *Map[K, V]) publish() {
+	m.show()
+	m.deliver()
+}
+
+func (m *Map[K, V]) show() {
 	c := &m.copy
 	v := &view[K, V]{tree: c.tree, broken: c.broken, revision: c.revision()}
 	if c.over {
@@ -277,7 +289,7 @@ func (m *Map[K, V]) expire() {
 // doubt has the copy compared with the store at once.
 func (m *Map[K, V]) doubt(err error) {
 	m.copy.doubt = true
-	if m.copy.state == Live || m.copy.state == CutOff {
+	if m.copy.up && (m.copy.state == Live || m.copy.state == CutOff) {
 		m.setState(CatchingUp, err)
 	}
 	m.nudge()

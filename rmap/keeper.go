@@ -69,13 +69,19 @@ func (k *keeper[K, V]) turn(ctx context.Context) {
 	}
 	compare := c.up && (now >= k.beat || c.doubt && now >= k.retry || c.asked != nil)
 	purge := c.up && len(c.purge) > 0 && now >= c.purgeAt
+	if purge && k.beat-now < int64(m.opts.Heartbeat)/2 {
+		purge, c.purgeAt = false, k.beat // it would have too little time before the heartbeat: see below
+	}
 	m.mu.Unlock()
 
 	if compare {
 		k.prove(ctx)
 	}
 	if purge {
+		// A store that does not answer must not keep the heartbeat waiting.
+		ctx, cancel := context.WithTimeout(ctx, time.Duration(max(k.beat-c.clock.now(), 0)))
 		m.purge(ctx)
+		cancel()
 	}
 }
 
@@ -182,6 +188,9 @@ func (k *keeper[K, V]) finish(err error) {
 // failed notes an error of the store and decides when to try again. The mutex is held.
 func (k *keeper[K, V]) failed(err error) {
 	m, c := k.m, &k.m.copy
+	if c.state == Closed {
+		return // that the context has ended is why, and no news
+	}
 	k.pause = min(max(2*k.pause, firstPause), lastPause)
 	k.retry = c.clock.now() + int64(rand.N(k.pause))
 	k.beat = max(k.beat, k.retry)
@@ -246,10 +255,13 @@ func (m *Map[K, V]) ask(ctx context.Context) (Head, feed.Meeting, error) {
 	c.clock.saw(head.Now, sent)
 	at := feed.Position(head.Revision)
 	meeting := c.cursor.Meet(from, at)
+	if meeting == feed.Current {
+		c.lifetime = head.Lifetime // of this life, however far the copy is by now
+	}
 	if c.cursor.At() != at {
 		return head, meeting, nil
 	}
-	c.expires, c.lifetime = head.Expires, head.Lifetime
+	c.expires = head.Expires
 	if c.over && (c.expires == 0 || c.expires > c.clock.store(c.clock.now())) {
 		c.over = false
 		m.tell(Event[K, V]{Cause: CauseReload, Revision: c.revision()})

@@ -71,6 +71,9 @@ func (m *Map[K, V]) agree() error {
 	if want == nil || m.copy.tree.Len() == 0 || *want == have {
 		return nil
 	}
+	if have.TTL == 0 && m.copy.expires != 0 {
+		return nil // it was begun after the head was read that said so, and the first write will be told
+	}
 	return fmt.Errorf("%w: it lives for %v (sliding: %t), the options say %v (sliding: %t)", ErrLifetime, have.TTL,
 		have.Sliding, want.TTL, want.Sliding)
 }
@@ -237,11 +240,13 @@ func (m *Map[K, V]) decode(v Value) (value V, err error) {
 func (m *Map[K, V]) decodeKey(data string) (key K, err error) {
 	defer func() {
 		if p := recover(); p != nil {
-			err = fmt.Errorf("%w: the codec of the keys panicked", ErrDecode)
+			err = fmt.Errorf("%w: the key %s: the codec of the keys panicked", ErrDecode, quote(data))
 		}
 	}()
 	key, err = m.keys.decode(data)
-	if err != nil && !errors.Is(err, ErrDecode) {
+	if err != nil && errors.Is(err, ErrDecode) {
+		err = fmt.Errorf("the key %s: %w", quote(data), err)
+	} else if err != nil {
 		err = fmt.Errorf("%w: the key %s: %w", ErrDecode, quote(data), err)
 	}
 	return key, err

@@ -59,29 +59,39 @@ func (m *Map[K, V]) catchUp(ctx context.Context, head Head) (bool, error) {
 		return false, err
 	}
 	c := &m.copy
+	changes, ok := leading(c.cursor, from, changes, head.Revision)
+	if !ok {
+		return false, nil
+	}
 	if !c.cursor.At().Exists() {
 		c.cursor.Replace(feed.Position(from))
 	}
-	n := 0
 	for _, ch := range changes {
-		if c.cursor.Judge(feed.Change{Position: feed.Position(ch.Revision), Prev: ch.Prev}) != feed.Next {
-			break
-		}
 		m.apply(ch)
-		n++
-	}
-	if n == 0 {
-		if from.Number == 0 {
-			c.cursor = feed.Cursor{}
-		}
-		return false, nil
 	}
 	c.stats.CaughtUp++
-	c.stats.Replayed += uint64(n)
+	c.stats.Replayed += uint64(len(changes))
 	m.publish()
-	m.log.Info("caught up", "changes", n, "revision", c.revision().String())
+	m.log.Info("caught up", "changes", len(changes), "revision", c.revision().String())
 	m.release()
 	return true, nil
+}
+
+// leading returns those of the changes that follow a cursor, or the first change if it holds nothing, and whether they
+// lead to the head. If they do not, the copy would show a state that may be older than what it was proved to have.
+func leading(cursor feed.Cursor, from Revision, changes []Change, head Revision) ([]Change, bool) {
+	if !cursor.At().Exists() {
+		cursor.Replace(feed.Position(from))
+	}
+	for i, ch := range changes {
+		at := feed.Change{Position: feed.Position(ch.Revision), Prev: ch.Prev}
+		if cursor.Judge(at) != feed.Next {
+			changes = changes[:i]
+			break
+		}
+		cursor.Advance(at)
+	}
+	return changes, cursor.Meet(feed.Position(from), feed.Position(head)) != feed.Apart
 }
 
 // reload reads the whole map while it goes on changing. Before and after, it asks for the head. Every entry it was
@@ -162,12 +172,15 @@ func (m *Map[K, V]) install(read reading[K, V], first, last Head, cause ReloadCa
 	cursor.Replace(feed.Position(first.Revision))
 	met := first.Revision == last.Revision
 	var follow []Change
-	for _, ch := range kept.changes {
+	for _, ch := range after(kept.changes, first.Revision) {
 		at := feed.Change{Position: feed.Position(ch.Revision), Prev: ch.Prev}
-		if cursor.Judge(at) == feed.Next {
+		switch cursor.Judge(at) {
+		case feed.Next:
 			cursor.Advance(at)
 			follow = append(follow, ch)
 			met = met || ch.Revision == last.Revision
+		case feed.Reload:
+			return errMoved // the store was elsewhere in between, and some of what was read may be from there
 		}
 	}
 	if !met || read.newest > last.Revision.Number {
@@ -207,7 +220,19 @@ func (m *Map[K, V]) install(read reading[K, V], first, last Head, cause ReloadCa
 		m.tell(event)
 	}
 	m.tellReadErrors(read)
+	m.deliver()
 	return nil
+}
+
+// after returns the changes that were handed over after a head was read. What came before it ends with the head's own
+// change, if there was any.
+func after(changes []Change, head Revision) []Change {
+	for i, ch := range changes {
+		if ch.Revision == head {
+			return changes[i+1:]
+		}
+	}
+	return changes
 }
 
 func clears(ch Change) bool {

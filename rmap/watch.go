@@ -199,16 +199,31 @@ func (s *subscriber[K, V]) next(ctx context.Context) (e Event[K, V], ok bool) {
 	}
 }
 
-// tell hands an event to all subscribers. The mutex is held, so all get all in the same order.
+// tell has subscribers told of an event by the next deliver. The mutex is held.
 func (m *Map[K, V]) tell(e Event[K, V]) {
-	for s := range m.copy.subs {
-		lost, fell := s.add(e)
-		m.copy.stats.Dropped += uint64(lost)
-		if fell {
-			m.copy.stats.Overflows++
-			m.log.Warn("a subscriber fell behind and must read again", "limit", s.limit, "revision", e.Revision.String())
+	if c := &m.copy; len(c.subs) > 0 {
+		c.told = append(c.told, e)
+	}
+}
+
+// deliver hands what is to be told to all subscribers. The mutex is held, so all get all in the same order.
+func (m *Map[K, V]) deliver() {
+	c := &m.copy
+	for s := range c.subs {
+		for _, e := range c.told {
+			lost, fell := s.add(e)
+			c.stats.Dropped += uint64(lost)
+			if fell {
+				c.stats.Overflows++
+				m.log.Warn("a subscriber fell behind and must read again", "limit", s.limit, "revision", e.Revision.String())
+			}
 		}
 	}
+	const kept = 64 // so that a large change does not hold on to memory for ever
+	if clear(c.told); cap(c.told) > kept {
+		c.told = nil
+	}
+	c.told = c.told[:0]
 }
 
 // tellBroken tells of a key, or of the value under one, that did not decode.
