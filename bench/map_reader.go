@@ -8,8 +8,10 @@ import (
 	"io"
 	"net"
 	"strconv"
+	"syscall"
 	"time"
 
+	"github.com/redis/rueidis"
 	"golang.org/x/sys/unix"
 
 	"github.com/latchkey-go/latchkey/bench/internal/floor"
@@ -59,79 +61,95 @@ func serveMapReader(kind, redisAddr, addr string) error {
 		cancel()
 		_ = l.Close()
 	}()
-	var get func(string) (string, bool)
-	changes := make(chan struct{}, 1)
-	if kind == ours {
-		store, err := rmapredis.New(client, rmapredis.Options{})
-		if err != nil {
-			return err
-		}
-		defer store.Close()
-		m, err := rmap.Join(ctx, store, mapName, rmap.Options[string, string]{})
-		if err != nil {
-			return err
-		}
-		defer m.Close()
-		get = m.Get
-		events := m.Watch(ctx, rmap.WatchOptions{})
-		go func() { // ends with ctx
-			for range events {
-				poke(changes)
-			}
-		}()
-	} else {
-		m, err := floor.Join(ctx, client, mapName, func(string) { poke(changes) })
-		if err != nil {
-			return err
-		}
-		defer m.Close()
-		get = m.Get
+	accept := func(get func(string) (string, bool)) (*reporter, error) {
+		conn, err := l.Accept()
+		return &reporter{conn, get, watchedKey()}, err
 	}
-	conn, err := l.Accept()
+	if kind != ours {
+		return reportPlain(ctx, client, accept)
+	}
+	store, err := rmapredis.New(client, rmapredis.Options{})
 	if err != nil {
 		return err
 	}
-	defer conn.Close()
-	return reportAll(ctx, conn, get, changes)
-}
-
-func poke(c chan struct{}) {
-	select {
-	case c <- struct{}{}:
-	default:
+	defer store.Close()
+	m, err := rmap.Join(ctx, store, mapName, rmap.Options[string, string]{})
+	if err != nil {
+		return err
 	}
+	defer m.Close()
+	events := m.Watch(ctx, rmap.WatchOptions{})
+	r, err := accept(m.Get)
+	if err != nil {
+		return err
+	}
+	defer r.conn.Close()
+	for range events {
+		if err := r.look(); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
-func reportAll(ctx context.Context, conn net.Conn, get func(string) (string, bool), changes <-chan struct{}) error {
-	key := watchedKey()
+// reportPlain is the same for the plain map, whose reader waits for a channel.
+func reportPlain(ctx context.Context, client rueidis.Client, accept func(func(string) (string, bool)) (*reporter, error)) error {
+	changes := make(chan struct{}, 1)
+	m, err := floor.Join(ctx, client, mapName, func(string) {
+		select {
+		case changes <- struct{}{}:
+		default:
+		}
+	})
+	if err != nil {
+		return err
+	}
+	defer m.Close()
+	r, err := accept(m.Get)
+	if err != nil {
+		return err
+	}
+	defer r.conn.Close()
 	for {
 		select {
 		case <-changes:
 		case <-ctx.Done():
 			return nil
 		}
-		v, ok := get(key)
-		if isText(key, v, ok) != nil {
-			continue // not written yet
-		}
-		at, err := clock()
-		if err != nil {
-			return err
-		}
-		write, err := strconv.Atoi(v[mapKeyLen+1 : mapKeyLen+10])
-		if err != nil {
-			return err
-		}
-		var b [16]byte
-		binary.BigEndian.PutUint64(b[:8], uint64(write))
-		binary.BigEndian.PutUint64(b[8:], uint64(at))
-		if _, err := conn.Write(b[:]); err != nil {
-			if errors.Is(err, net.ErrClosed) {
-				return nil
-			}
+		if err := r.look(); err != nil {
 			return err
 		}
 	}
+}
+
+// reporter reads the watched key and tells what it saw.
+type reporter struct {
+	conn net.Conn
+	get  func(string) (string, bool)
+	key  string
+}
+
+func (r *reporter) look() error {
+	v, ok := r.get(r.key)
+	if isText(r.key, v, ok) != nil {
+		return nil // not written yet
+	}
+	at, err := clock()
+	if err != nil {
+		return err
+	}
+	write, err := strconv.Atoi(v[mapKeyLen+1 : mapKeyLen+10])
+	if err != nil {
+		return err
+	}
+	var b [16]byte
+	binary.BigEndian.PutUint64(b[:8], uint64(write))
+	binary.BigEndian.PutUint64(b[8:], uint64(at))
+	_, err = r.conn.Write(b[:])
+	if errors.Is(err, syscall.EPIPE) || errors.Is(err, syscall.ECONNRESET) {
+		return nil // nobody wants to know any more
+	}
+	return err
 }
 
 // mapReader is the other end of such a process.
