@@ -65,14 +65,18 @@ func (t *tree) hasTarget(name string) bool {
 
 // check asks the command for help and looks the flags up in it.
 func (u invocation) check(help func(verbs ...string) (string, error)) []string {
-	verb := u.verbs
-	if len(verb) > 1 {
-		verb = verb[:1] // what follows a verb are its arguments
-	}
-	what := strings.Join(append([]string{"latchkey"}, verb...), " ")
-	text, err := help(verb...)
-	if err != nil || !strings.Contains(text, what) {
-		return []string{fmt.Sprintf("there is no `%s`", what)}
+	var what, text string
+	for n := min(1, len(u.verbs)); ; n++ {
+		what = strings.Join(append([]string{"latchkey"}, u.verbs[:n]...), " ")
+		var err error
+		text, err = help(slices.Clone(u.verbs[:n])...)
+		if err != nil || !strings.Contains(text, what) {
+			return []string{fmt.Sprintf("there is no `%s`", what)}
+		}
+		// What follows a verb are its arguments, unless it has verbs of its own.
+		if n == 0 || n == len(u.verbs) || !strings.Contains(text, "\n  "+what+" [command]\n") {
+			break
+		}
 	}
 	var out []string
 	for _, f := range u.flags {
@@ -232,6 +236,12 @@ func TestCommandsAreRejected(t *testing.T) {
 			return "Usage:\n  latchkey [command]\n\nFlags:\n  -h, --help\n", nil
 		case "run":
 			return "Usage:\n  latchkey run KEY -- COMMAND\n\nFlags:\n      --ttl duration   how long\n      --wait-all\n  -q, --quiet\n", nil
+		case "map":
+			return "Usage:\n  latchkey map [command]\n", nil
+		case "map del":
+			return "Usage:\n  latchkey map del MAP KEY\n\nFlags:\n      --all   remove all keys\n", nil
+		case "map ls":
+			return "Usage:\n  latchkey map [command]\n", nil
 		case "old":
 			return "Usage:\n  latchkey [command]\n", nil
 		}
@@ -244,6 +254,10 @@ func TestCommandsAreRejected(t *testing.T) {
 		"latchkey run -q k -- true":     "",
 		"latchkey gone k":               "there is no `latchkey gone`",
 		"latchkey old k":                "there is no `latchkey old`",
+		"latchkey map":                  "",
+		"latchkey map del m --all":      "",
+		"latchkey map del m --some":     "`latchkey map del` has no flag --some",
+		"latchkey map ls m":             "there is no `latchkey map ls`",
 		"latchkey run --wait 3s k":      "`latchkey run` has no flag --wait",
 		"latchkey run --tt 3s k":        "`latchkey run` has no flag --tt",
 		"latchkey run -x k":             "`latchkey run` has no flag -x",
