@@ -13,6 +13,10 @@
 //	only one process, or N of them, may do this at a    package lease; the service that suits:
 //	time, and what it writes can be told from what a      leaselocal    in this process, durable with a directory
 //	slower one wrote before                               leaseremote   a broker over TCP or a unix socket
+//	every process reads small data all the time, and    package rmap: a map with a copy in each process; the store
+//	it must not stay wrong in silence                     that suits:
+//	                                                      rmaplocal     in this process
+//	                                                      rmapredis     a Redis
 //	a broker for the npm package live-mutex, whose      the command latchkey serve; docs/live-mutex.md is for those
 //	clients are left as they are                          who move over
 //
@@ -21,7 +25,7 @@
 // # Rules that hold everywhere
 //
 // A number settles every argument: a lease carries a fencing token that only rises, and the protected resource refuses
-// whoever holds an older one. Nothing is silently wrong: a lost lease cancels a context, an outcome that nobody can know
+// whoever holds an older one; a map's copy goes by its revision. Nothing is silently wrong: a lost lease cancels a context, an outcome that nobody can know
 // is an error that says so, and a lock inside of another is refused by name instead of hanging one day. Nothing is
-// acknowledged before it is as durable as was asked.
+// acknowledged before it is as durable as was asked. What is read without asking says how old it may be.
 package latchkey
