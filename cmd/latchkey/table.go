@@ -111,11 +111,15 @@ func (t *table) renderRow(b *strings.Builder, s style, widths []int, row []cell)
 const cutWidth = 24
 
 // spare leaves out the columns that can be spared, if the terminal is so narrow that
-// those that may be cut would not keep enough.
+// those that may be cut would not keep enough, or that cutting does not make it fit.
 func (t *table) spare(limit int) {
 	narrow := func(w int, c column) bool { return c.cut && w < cutWidth }
 	full, cut := t.widths(0), t.widths(limit)
-	short := false
+	total := len(gap) * (len(t.columns) - 1)
+	for _, w := range cut {
+		total += w
+	}
+	short := limit > 0 && total > limit
 	for i, c := range t.columns {
 		short = short || narrow(cut[i], c) && cut[i] < full[i]
 	}

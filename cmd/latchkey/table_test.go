@@ -50,6 +50,7 @@ func TestPlain(t *testing.T) {
 		"a\x1b[2J":     `"a\x1b[2J"`,
 		"a\u202eb":     `"a\u202eb"`,
 		`"a"`:          `"\"a\""`,
+		"a\xffb":       `"a\xffb"`,
 	} {
 		if got := plain(s); got != want {
 			t.Errorf("plain(%q) = %s, want %s", s, got, want)
@@ -130,6 +131,17 @@ func TestTableSpares(t *testing.T) {
 		}
 		if !strings.Contains(got, "deploy/production") || !strings.Contains(got, "alice@web1 pid 4") {
 			t.Errorf("%d columns: too much is cut\n%s", width, got)
+		}
+	}
+}
+
+// A column that can be spared goes too when there is nothing to cut.
+func TestTableSparesWhatDoesNotFit(t *testing.T) {
+	for width, want := range map[int]bool{0: true, 60: true, 40: false} {
+		table := table{columns: []column{{name: "KEY", cut: true}, {name: "REVISION", spare: true}},
+			rows: [][]cell{{{text: "k"}, {text: strings.Repeat("0", 40)}}}}
+		if got := table.render(style{width: width}); strings.Contains(got, "REVISION") != want {
+			t.Errorf("%d columns: revisions %v, want %v\n%s", width, !want, want, got)
 		}
 	}
 }
