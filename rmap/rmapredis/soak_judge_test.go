@@ -2,6 +2,7 @@ package rmapredis_test
 
 import (
 	"fmt"
+	"slices"
 	"sort"
 	"strings"
 	"time"
@@ -16,10 +17,17 @@ type loss struct {
 	back       bool // to an older state, so that what was gone before may be there again
 }
 
+// A story is what one writer did to a key, in order.
+type story struct {
+	writes  []written
+	values  map[string]int // which write a value is of
+	deletes []int          // which writes are deletions that may have been done
+}
+
 // A judge knows what was written and what the store lost, and judges what readers saw.
 type judge struct {
-	byKey   map[string][]written // in the order in which the one who writes the key did
-	byNonce map[uint64]written   // those that were acknowledged
+	byKey   map[string]*story
+	byNonce map[uint64]written // those that were acknowledged
 	losses  []loss
 
 	looks, entries, judged, old int // what was judged, so that the judgement is known to be about something
@@ -28,15 +36,23 @@ type judge struct {
 }
 
 func newJudge(writes []written, losses []loss) *judge {
-	j := &judge{byKey: make(map[string][]written), byNonce: make(map[uint64]written), losses: losses, generations: make(map[uint64]bool)}
-	for _, w := range writes {
-		j.byKey[w.Key] = append(j.byKey[w.Key], w)
+	j := &judge{byKey: make(map[string]*story), byNonce: make(map[uint64]written), losses: losses, generations: make(map[uint64]bool)}
+	for _, w := range writes { // those of one key are in the order of its writer
+		k := j.byKey[w.Key]
+		if k == nil {
+			k = &story{values: make(map[string]int)}
+			j.byKey[w.Key] = k
+		}
+		switch {
+		case !w.Deleted:
+			k.values[w.Value] = len(k.writes)
+		case w.Outcome != rmap.NotApplied:
+			k.deletes = append(k.deletes, len(k.writes))
+		}
+		k.writes = append(k.writes, w)
 		if w.Outcome == 0 && !w.Deleted {
 			j.byNonce[w.Revision.Nonce] = w
 		}
-	}
-	for _, list := range j.byKey {
-		sort.SliceStable(list, func(a, b int) bool { return list[a].Start < list[b].Start })
 	}
 	return j
 }
@@ -84,29 +100,26 @@ func (j *judge) oneLife(s *seen) {
 // notOld: the view has every write that finished before the copy was last proved current, unless the store lost it.
 func (j *judge) notOld(s *seen, key string) {
 	proved := s.Before - int64(s.Age)
-	list := j.byKey[key]
-	n := sort.Search(len(list), func(i int) bool { return list[i].Start >= proved })
-	last := -1
-	for i := n - 1; i >= 0; i-- {
-		if list[i].Finish < proved && list[i].Outcome == 0 {
-			last = i
-			break
-		}
+	k := j.byKey[key]
+	last := sort.Search(len(k.writes), func(i int) bool { return k.writes[i].Finish >= proved }) - 1
+	for last >= 0 && k.writes[last].Outcome != 0 {
+		last--
 	}
-	if last < 0 || j.lost(list[last].Start, s.After) {
+	if last < 0 || j.lost(k.writes[last].Start, s.After) {
 		return
 	}
 	j.judged++
-	v, present := s.Entries[key]
-	for i, w := range list {
-		// What was not acknowledged may have been done at any time after it was sent.
-		possible := w.Outcome == rmap.Unknown || i >= last && w.Outcome == 0
-		if possible && w.Start <= s.After && (w.Deleted && !present || !w.Deleted && present && w.Value == v.Text) {
-			return
-		}
+	// What was not acknowledged may have been done at any time after it was sent.
+	possible := func(i int) bool {
+		w := k.writes[i]
+		return w.Start <= s.After && (w.Outcome == rmap.Unknown || w.Outcome == 0 && i >= last)
 	}
-	j.complain(s, "%s is %q, and %q was finished %v before the proof", key, v.Text, list[last].Value,
-		time.Duration(proved-list[last].Finish))
+	v, present := s.Entries[key]
+	if i, known := k.values[v.Text]; present && known && possible(i) || !present && slices.ContainsFunc(k.deletes, possible) {
+		return
+	}
+	j.complain(s, "%s is %q, and %q was finished %v before the proof", key, v.Text, k.writes[last].Value,
+		time.Duration(proved-k.writes[last].Finish))
 }
 
 // lost tells whether the store may have lost something between two moments.
