@@ -2,6 +2,7 @@ package rmaptest
 
 import (
 	"fmt"
+	"runtime"
 	"sync"
 	"sync/atomic"
 
@@ -102,7 +103,7 @@ func headInOrder(e *env) {
 }
 
 func closeIsTheEnd(e *env) {
-	_, stop := e.writers(2)
+	highest, stop := e.writers(2)
 	defer stop()
 	for range 20 {
 		w := e.follow(e.second, e.name)
@@ -110,6 +111,9 @@ func closeIsTheEnd(e *env) {
 		w.feed.Close()
 		if _, err := w.feed.Head(e.ctx); err == nil {
 			e.Fatal("a closed feed has a head")
+		}
+		for from := highest.Load(); highest.Load() < from+2 && !e.Failed(); {
+			runtime.Gosched() // until there was something that it was not to be told
 		}
 	}
 }

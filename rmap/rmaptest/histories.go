@@ -24,18 +24,21 @@ func histories() []test {
 	}
 }
 
-// each runs a writer n times at once, half of them at the second store.
+// each runs a writer n times at once, half of them at the second store. None begins before all are there.
 func (e *env) each(n int, do func(i int, s rmap.Store) error) {
 	e.Helper()
 	var busy sync.WaitGroup
+	start := make(chan struct{})
 	for i := range n {
 		s := []rmap.Store{e.first, e.second}[i%2]
 		busy.Go(func() {
+			<-start
 			if err := do(i, s); err != nil {
 				e.Error(err)
 			}
 		})
 	}
+	close(start)
 	busy.Wait()
 	if e.Failed() {
 		e.FailNow()

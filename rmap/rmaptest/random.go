@@ -28,7 +28,7 @@ func randomWrites(e *env) {
 		run++
 		p := &parallel{env: e, t: t, w: e.follow(e.first, fmt.Sprint("random ", run))}
 		defer p.w.close()
-		for range rapid.IntRange(1, 60).Draw(t, "writes") {
+		for range 1 + die(t, 40, "writes") {
 			p.step(drawWrite(t, &p.m))
 		}
 		e.compare(p.w)
@@ -102,24 +102,38 @@ func (p *parallel) accept(o outcome, h rmap.Head) {
 	}
 }
 
+// die draws a number below n, all of them alike: ranges of rapid's prefer what is small, and so the first of a list.
+func die(t *rapid.T, n int, what string) int {
+	return rapid.Custom(func(t *rapid.T) int {
+		bits := 0
+		for range 8 {
+			bits <<= 1
+			if rapid.Bool().Draw(t, "bit") {
+				bits++
+			}
+		}
+		return bits
+	}).Draw(t, what) % n
+}
+
 // drawWrite draws a write that has a fair chance to do something to what is there.
 func drawWrite(t *rapid.T, m *model) rmap.Write {
 	var w rmap.Write
-	for range max(0, rapid.IntRange(-1, 2).Draw(t, "conditions")) {
+	for range max(0, die(t, 4, "conditions")-1) {
 		w.If = append(w.If, drawCondition(t, m))
 	}
-	for range rapid.IntRange(0, 5).Draw(t, "operations") {
+	for range die(t, 6, "operations") {
 		w.Ops = append(w.Ops, drawOp(t))
 	}
-	switch rapid.IntRange(0, 9).Draw(t, "lifetime") {
+	switch die(t, 10, "lifetime") {
 	case 0:
 		w.Lifetime = &rmap.Lifetime{TTL: long, Sliding: rapid.Bool().Draw(t, "sliding")}
 	case 1, 2, 3:
 		l := m.life
 		w.Lifetime = &l
 	}
-	if rapid.IntRange(0, 3).Draw(t, "limited") == 0 {
-		w.MaxEntries = max(1, len(m.entries)+rapid.IntRange(0, 2).Draw(t, "entries"))
+	if die(t, 4, "limited") == 0 {
+		w.MaxEntries = max(1, len(m.entries)+die(t, 3, "entries"))
 	}
 	w.WantOld = rapid.Bool().Draw(t, "old")
 	return w
@@ -132,13 +146,13 @@ func drawKey(t *rapid.T) string {
 func drawCondition(t *rapid.T, m *model) rmap.Condition {
 	key := drawKey(t)
 	x, there := m.entries[key]
-	switch rapid.IntRange(0, 6).Draw(t, "test") {
+	switch die(t, 7, "test") {
 	case 0:
 		return rmap.Condition{Key: key, Test: rapid.SampledFrom([]rmap.Test{rmap.IsAbsent, rmap.IsPresent}).Draw(t, "presence")}
 	case 1:
 		return value(key, drawValue(t))
 	case 2:
-		return written(key, x.Nonce)
+		return written(key, rapid.SampledFrom([]uint64{x.Nonce, m.at.Nonce}).Draw(t, "nonce"))
 	case 3:
 		return value(key, x.Value)
 	case 4:
@@ -152,7 +166,7 @@ func drawCondition(t *rapid.T, m *model) rmap.Condition {
 }
 
 func drawValue(t *rapid.T) rmap.Value {
-	switch rapid.IntRange(0, 3).Draw(t, "kind") {
+	switch die(t, 4, "kind") {
 	case 0:
 		n := rapid.SampledFrom([]int64{0, 1, -1, 1 << 53, math.MaxInt64, math.MinInt64, math.MaxInt64 - 1}).Draw(t, "integer")
 		return integer(strconv.FormatInt(n, 10))
@@ -170,7 +184,7 @@ func drawItems(t *rapid.T) []string {
 func drawOp(t *rapid.T) rmap.Op {
 	op := rmap.Op{Key: drawKey(t), KeepTTL: rapid.Bool().Draw(t, "keep"),
 		TTL: rapid.SampledFrom([]time.Duration{0, 0, 0, long, long, 2*long + time.Millisecond, soonOver}).Draw(t, "ttl")}
-	switch n := rapid.IntRange(0, 19).Draw(t, "action"); {
+	switch n := die(t, 20, "action"); {
 	case n < 6:
 		op.Do, op.Value = rmap.DoSet, drawValue(t)
 	case n < 9:
