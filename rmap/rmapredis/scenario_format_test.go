@@ -167,9 +167,7 @@ func TestS24OlderMessages(t *testing.T) {
 		if s := r.Stats(); s.Unreadable != uint64(i+1) {
 			t.Errorf("%q: %d unreadable messages, want %d", m, s.Unreadable, i+1)
 		}
-		if lag := r.Lag(); lag.State != rmap.Live || lag.Err != nil {
-			t.Errorf("%q: lag %+v", m, lag)
-		}
+		r.is(rmap.Live) // the message may have come while Sync asked, and then it is looked into once more
 		r.shows(map[string]string{"k": "v"})
 	}
 	r.hears("set k")
@@ -181,9 +179,10 @@ func TestS24NewerMessage(t *testing.T) {
 	r := w.join(deaf())
 	r.set("k", "v")
 	w.announce("2"+w.messages()[0][1:], r)
-	if s, lag := r.Stats(), r.Lag(); s.Unreadable != 1 || lag.State != rmap.Live {
-		t.Errorf("stats %+v, lag %+v", s, lag)
+	if s := r.Stats(); s.Unreadable != 1 {
+		t.Errorf("stats %+v", s)
 	}
+	r.is(rmap.Live)
 }
 
 // S24: processes of two versions share a map: the newer one reads what the older one wrote, and once it has written

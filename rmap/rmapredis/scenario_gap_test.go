@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/latchkey-go/latchkey/internal/redistest"
 	"github.com/latchkey-go/latchkey/rmap"
@@ -240,7 +241,7 @@ func TestS14Duplicates(t *testing.T) {
 	}
 }
 
-// S14: stale and repeated changes arrive all the time, in the middle of readings of the map too.
+// S14: stale and repeated changes arrive now and then, in the middle of readings of the map too.
 func TestS14DuplicatesDuringReloads(t *testing.T) {
 	w := newWorld(t)
 	r, other := w.join(deaf()), w.join(deaf())
@@ -256,12 +257,16 @@ func TestS14DuplicatesDuringReloads(t *testing.T) {
 				t.Error(err)
 				return
 			}
+			<-time.After(20 * time.Millisecond) // a reading in which something stray comes begins anew
 		}
 	})
 	for i := range 50 {
 		w.unannounced(r, "lost", strconv.Itoa(i))
 		w.Do("DEL", w.log())
-		r.set("k", "new"+strconv.Itoa(i))
+		if _, err := r.Set(t.Context(), "k", "new"+strconv.Itoa(i)); err != nil {
+			t.Fatal(err)
+		}
+		w.Do("PUBLISH", w.news(), stale[i%len(stale)]) // while what was missed is being read
 	}
 	stop()
 	hammer.Wait()
