@@ -259,7 +259,9 @@ func (m *Map[K, V]) newItem(e Entry) (*item[K, V], error) {
 		return nil, err
 	}
 	it := &item[K, V]{Key: key, Value: cell[V]{number: e.Number, nonce: e.Nonce, deadline: e.Deadline}}
-	it.Value.value, it.Value.err = m.decode(e.Value)
+	if it.Value.value, err = m.decode(e.Value); err != nil {
+		it.Value.err = &flaw{err}
+	}
 	return it, nil
 }
 
