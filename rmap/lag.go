@@ -106,11 +106,14 @@ func (m *Map[K, V]) Fresh() error {
 // setState is the one place where the state changes. Closed is for ever.
 func (m *Map[K, V]) setState(s State, err error) {
 	c := &m.copy
+	if c.state == Closed {
+		return
+	}
 	c.err = err
 	if s == Live {
 		c.err = nil
 	}
-	if c.state == s || c.state == Closed {
+	if c.state == s {
 		return
 	}
 	from := c.state

@@ -10,8 +10,12 @@ import (
 // Inc adds delta to the integer under a key, in the store, and returns the sum; a key without a value counts as 0. The
 // entry keeps its deadline. The error wraps [ErrKind] when something else is stored there, and [ErrRange] when the sum
 // leaves the range of an int64; nothing is written then. A sum that does not fit into V is written, but the error says
-// so.
+// so. The map's values must be those of [Ints], the default; those of another codec are no integers for the store.
 func Inc[K comparable, V Signed](ctx context.Context, m *Map[K, V], key K, delta V) (V, Revision, error) {
+	if v, err := m.opts.Values.Encode(delta); err != nil || v.Kind != Integer {
+		err = fmt.Errorf("%w: the map's codec is %T, Inc needs Ints", ErrKind, m.opts.Values)
+		return 0, Revision{}, m.failed("Inc", m.quote(key), err)
+	}
 	b := m.Batch()
 	b.w.WantOld = true
 	b.op(key, Op{Do: DoAdd, Delta: int64(delta), KeepTTL: true})
