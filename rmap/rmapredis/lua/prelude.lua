@@ -216,6 +216,7 @@ local function lifetime()
 end
 
 -- Writes the entries and when they end.
+local stored = false -- whether the new header is there
 local function store(head)
   local fresh = wiped or not header
   if fresh then
@@ -235,6 +236,7 @@ local function store(head)
     end
   end
   batched('HSET', HASH, put)
+  stored = true
   batched('HDEL', HASH, drop)
   if dated and not fresh then
     batched('ZREM', DUE, undated)
@@ -291,7 +293,15 @@ local function commit(reply)
     '\n' .. table.concat(steps)
   -- What may be forbidden comes first: a user without the channel leaves nothing half done.
   redis.call('PUBLISH', CHANNEL, message)
-  store(table.concat({ VERSION, generation, number, NONCE, cleared, ttl, sliding, ends }, ' '))
+  local done, why = pcall(store, table.concat({ VERSION, generation, number, NONCE, cleared, ttl, sliding, ends }, ' '))
+  if not done and stored then
+    -- The user may do a part of this. Nobody has the nonce that the header gets now, so every copy reads what there is.
+    local other = table.concat({ VERSION, generation, number, string.reverse(NONCE), cleared, ttl, sliding, ends }, ' ')
+    redis.call('HSET', HASH, '', other)
+    error({ err = 'RMAPHALF the user lacks a permission, and a part is done' })
+  elseif not done then
+    error(why)
+  end
   log(message)
   return { 1, generation, number, NONCE, reply }
 end
