@@ -231,14 +231,14 @@ func TestReloadOverAFailover(t *testing.T) {
 			since: func(context.Context, []rmap.Change) ([]rmap.Change, error) { return nil, nil },
 			chunk: func(_ context.Context, i int) error {
 				switch {
-				case i == 0 && !done:
+				case i == 1 && !done:
 					b.l.set(faults{chunk: b.l.faults.chunk, change: func(rmap.Change) []time.Duration { return nil }})
 					var gone []rmap.Op
 					for i := range 9 {
 						gone = append(gone, rmap.Op{Do: rmap.DoDelete, Key: "k" + itoa(i)})
 					}
 					b.s.mustWrite(gone...)
-				case i == 1 && !done:
+				case i == 2 && !done:
 					done = true
 					b.s.rollback(at, true)
 					b.l.connect()
@@ -250,6 +250,63 @@ func TestReloadOverAFailover(t *testing.T) {
 			b.Fatal(err)
 		}
 		b.want(map[string]int{"k0": 50, "k1": 1, "k2": 2, "k3": 3, "k4": 4, "k5": 5, "k6": 6, "k7": 7, "k8": 8})
+	})
+}
+
+// A store that is emptied while it is read, begins anew, and goes back to what it was leaves no mixture either.
+func TestReloadThereAndBack(t *testing.T) {
+	onBench(t, rmap.Options[string, int]{}, func(b *bench) {
+		for i := range 9 {
+			b.s.mustWrite(set("k"+itoa(i), i))
+		}
+		synctest.Wait()
+		at, done := b.lose(set("k0", 50)), false
+		b.l.set(faults{
+			since: func(context.Context, []rmap.Change) ([]rmap.Change, error) { return nil, nil },
+			chunk: func(_ context.Context, i int) error {
+				switch {
+				case i == 1 && !done:
+					b.s.rollback(rmap.Revision{}, false)
+					b.s.mustWrite(set("k1", 100))
+				case i == 2 && !done:
+					done = true
+					b.s.rollback(at, false)
+				}
+				return nil
+			},
+		})
+		if err := b.m.Sync(b.Context()); err != nil {
+			b.Fatal(err)
+		}
+		b.want(map[string]int{"k0": 50, "k1": 1, "k2": 2, "k3": 3, "k4": 4, "k5": 5, "k6": 6, "k7": 7, "k8": 8})
+	})
+}
+
+// Changes that do not lead to the head are not applied: they can lead to a state that is older than the last proof.
+func TestHalfALog(t *testing.T) {
+	onBench(t, rmap.Options[string, int]{}, func(b *bench) {
+		var r rmap.Revision
+		for i := range 9 {
+			r = b.s.mustWrite(set("k"+itoa(i), i))
+		}
+		b.s.rollback(rmap.Revision{}, false)
+		if err := b.m.Sync(b.Context()); err != nil {
+			b.Fatal(err)
+		}
+		b.want(nil)
+		b.l.set(faults{
+			since: func(_ context.Context, all []rmap.Change) ([]rmap.Change, error) {
+				b.l.set(faults{head: func(context.Context, bool) error { return unavailable("a fault") }})
+				return all[:3], nil
+			},
+		})
+		b.s.rollback(r, false)
+		time.Sleep(2 * beat)
+		b.want(nil)
+		b.l.set(faults{})
+		if err := b.m.Sync(b.Context()); err != nil || b.m.Len() != 9 {
+			b.Errorf("Sync: %v, and there are %d entries", err, b.m.Len())
+		}
 	})
 }
 
@@ -352,7 +409,7 @@ func TestEndWhileCutOff(t *testing.T) {
 func TestPurge(t *testing.T) {
 	onBench(t, rmap.Options[string, int]{Timeout: time.Hour}, func(b *bench) {
 		_, other := b.join(rmap.Options[string, int]{})
-		b.join(rmap.Options[string, int]{})
+		_, third := b.join(rmap.Options[string, int]{})
 		op := set("a", 1)
 		op.TTL = 50 * time.Millisecond
 		b.s.mustWrite(op)
@@ -360,6 +417,8 @@ func TestPurge(t *testing.T) {
 		if r := other.Lag().Revision; r.Number != 2 || len(b.s.at.entries) != 0 {
 			b.Errorf("the removal led to %v", r)
 		}
+		other.Close()
+		third.Close()
 		b.l.set(faults{write: func(ctx context.Context, _ bool) error {
 			<-ctx.Done()
 			return fmt.Errorf("%w: %w", rmap.ErrUnknown, ctx.Err())
