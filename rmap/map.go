@@ -230,6 +230,9 @@ func (m *Map[K, V]) decode(v Value) (value V, err error) {
 			err = fmt.Errorf("%w: the codec panicked", ErrDecode)
 		}
 	}()
+	if v.Kind == 0 {
+		return value, fmt.Errorf("%w: %w", ErrDecode, ErrForeign)
+	}
 	value, err = m.opts.Values.Decode(v)
 	if err != nil && !errors.Is(err, ErrDecode) {
 		err = fmt.Errorf("%w: %w", ErrDecode, err)

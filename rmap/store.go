@@ -70,7 +70,8 @@ const (
 	List Kind = 'l'
 )
 
-// A Value is a value as the store sees it.
+// A Value is a value as the store sees it. One without a kind was written by something else, past the store; no codec
+// is asked about it.
 type Value struct {
 	Kind Kind
 	Data string

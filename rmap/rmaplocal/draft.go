@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"math"
 	"strconv"
-	"time"
 
 	"github.com/latchkey-go/latchkey/rmap"
 )
@@ -143,7 +142,7 @@ func (d *draft) set(op *rmap.Op, old *rmap.Entry, v rmap.Value) {
 	case old != nil && (op.KeepTTL || op.Do == rmap.DoRemove):
 		e.Deadline = old.Deadline
 	case op.TTL > 0:
-		e.Deadline = d.now + milliseconds(op.TTL)
+		e.Deadline = d.now + rmap.Milliseconds(op.TTL)
 	}
 	if old == nil {
 		d.count++
@@ -216,9 +215,4 @@ func (d *draft) step(s rmap.Step) {
 	if s.Do != rmap.DoExpire { // what a purge adds is no fault of the writer
 		d.size += len(s.Entry.Key) + len(s.Entry.Value.Data)
 	}
-}
-
-// milliseconds rounds up: nothing ends before it was to.
-func milliseconds(d time.Duration) int64 {
-	return int64((d + time.Millisecond - 1) / time.Millisecond)
 }

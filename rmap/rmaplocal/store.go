@@ -83,7 +83,7 @@ func (s *Store) Write(ctx context.Context, name string, w rmap.Write) (rmap.Resu
 	if err := ready(ctx, name); err != nil {
 		return rmap.Result{}, err
 	}
-	if err := checkWrite(&w); err != nil {
+	if err := w.Check(); err != nil {
 		return rmap.Result{}, fmt.Errorf("rmaplocal: write to map %q: %w", name, err)
 	}
 	b, err := s.lock(name, true)

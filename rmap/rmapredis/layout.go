@@ -148,6 +148,16 @@ func parseEntry(key, text string) (rmap.Entry, error) {
 	return e, nil
 }
 
+// storedEntry reads a field of the map. One that something else wrote is an entry of no kind, which no codec reads: it
+// must not keep anybody from reading the others, nor from replacing it.
+func storedEntry(key, text string) rmap.Entry {
+	e, err := parseEntry(key, text)
+	if err != nil {
+		return rmap.Entry{Key: key, Value: rmap.Value{Data: text}}
+	}
+	return e
+}
+
 func validKey(key string) bool { return key != "" && len(key) <= rmap.MaxKey }
 
 // maxMessage is the size of a message at most: a write may be of MaxWrite bytes, and names what it purges besides.

@@ -24,12 +24,14 @@ func (s *Store) Scan(ctx context.Context, name string, yield func([]rmap.Entry) 
 		return err
 	}
 	count, cursor := int64(scanFirst), uint64(0)
+	header, fields := false, 0
 	for {
 		chunk, err := s.chunk(ctx, name, cursor, count)
 		if err != nil {
 			return fmt.Errorf("rmapredis: scan of map %q: %w", name, err)
 		}
 		entries, size, err := s.entries(chunk.Elements)
+		header, fields = header || len(entries) < len(chunk.Elements)/2, fields+len(entries)
 		if err != nil {
 			return fmt.Errorf("rmapredis: scan of map %q: %w", name, err)
 		}
@@ -39,10 +41,27 @@ func (s *Store) Scan(ctx context.Context, name string, yield func([]rmap.Entry) 
 			}
 		}
 		if cursor = chunk.Cursor; cursor == 0 {
+			if fields > 0 && !header {
+				return s.headed(ctx, name)
+			}
 			return nil
 		}
 		count = nextCount(count, size)
 	}
+}
+
+// headed refuses a hash without a header. One that began during a scan has one which the scan did not show.
+func (s *Store) headed(ctx context.Context, name string) error {
+	ctx, cancel := s.limited(ctx)
+	defer cancel()
+	is, err := s.client.Do(ctx, s.client.B().Hexists().Key(s.hash(name)).Field("").Build()).AsBool()
+	if err != nil {
+		return fmt.Errorf("rmapredis: scan of map %q: %w", name, s.unread(err))
+	}
+	if !is {
+		return fmt.Errorf("rmapredis: scan of map %q: %w", name, errNoHeader)
+	}
+	return nil
 }
 
 // nextCount aims at scanBytes, by what the chunk before was like, and grows by steps.
@@ -75,11 +94,7 @@ func (s *Store) entries(pairs []string) ([]rmap.Entry, int, error) {
 			}
 			continue
 		}
-		e, err := parseEntry(key, text)
-		if err != nil {
-			return nil, 0, fmt.Errorf("%w: the field %s was written by something else", rmap.ErrForeign, quoted(key))
-		}
-		entries = append(entries, e)
+		entries = append(entries, storedEntry(key, text))
 	}
 	return entries, size, nil
 }

@@ -99,7 +99,8 @@ func TestS16ForeignDataExpires(t *testing.T) {
 	r.hears("set k, reset")
 }
 
-// S19: somebody puts a field of another format among ours. It is not read as a value, and not passed over in silence.
+// S19: somebody puts a field of another format among ours. It is not read as a value and not passed over in silence, it
+// keeps nobody from the others, and it can be replaced.
 func TestS19ForeignFieldAmongOurs(t *testing.T) {
 	w := newWorld(t)
 	r := w.join(deaf())
@@ -107,16 +108,29 @@ func TestS19ForeignFieldAmongOurs(t *testing.T) {
 	w.Do("HSET", w.hash(), "p:a=b", "raw")
 	w.unannounced(r, "l", "v")
 	w.Do("DEL", w.log())
-	if err := r.Sync(t.Context()); !errors.Is(err, rmap.ErrForeign) || !strings.Contains(err.Error(), "p:a=b") {
-		t.Fatalf("Sync: %v, want ErrForeign with the field's name", err)
-	}
-	if lag := r.Lag(); lag.State != rmap.Refused {
-		t.Errorf("lag %+v", lag)
-	}
-	r.shows(map[string]string{"k": "v"})
-	w.Do("HDEL", w.hash(), "p:a=b")
 	r.sync()
 	r.shows(map[string]string{"k": "v", "l": "v"})
+	if _, err := r.Lookup("p:a=b"); !errors.Is(err, rmap.ErrForeign) || !errors.Is(err, rmap.ErrDecode) {
+		t.Errorf("Lookup: %v, want ErrForeign and ErrDecode", err)
+	}
+	for key, err := range r.Snapshot().Broken() {
+		if key != "p:a=b" || !errors.Is(err, rmap.ErrForeign) {
+			t.Errorf("broken: %q, %v", key, err)
+		}
+	}
+	if _, err := r.CompareAndSet(t.Context(), "p:a=b", "raw", "w"); !errors.Is(err, rmap.ErrConflict) {
+		t.Errorf("CompareAndSet: %v, want ErrConflict", err)
+	}
+	r.set("p:a=b", "ours")
+	r.sync()
+	r.shows(map[string]string{"k": "v", "l": "v", "p:a=b": "ours"})
+	w.Do("HSET", w.hash(), "q", "raw")
+	if _, err := r.Delete(t.Context(), "q"); err != nil {
+		t.Errorf("Delete: %v", err)
+	}
+	if n := w.Int("HEXISTS", w.hash(), "q"); n != 0 {
+		t.Error("the foreign field is still there after Delete")
+	}
 }
 
 // S18: Reset and Destroy keep the generation, and the number goes on.

@@ -208,26 +208,25 @@ func (o Options) withDefaults() (Options, error) {
 func parse(address string) (rueidis.ClientOption, error) {
 	bad := func(why string) (rueidis.ClientOption, error) {
 		return rueidis.ClientOption{}, fmt.Errorf("rmapredis: %w: the URL of the server %s; it looks like "+
-			"redis://user:password@host:port, rediss://host:port or unix:///path", rmap.ErrInvalid, why)
+			"redis://user:password@host:port/0, rediss://host:port or unix:///path, with %%2F for / and %%40 for @ and so on "+
+			"in the password", rmap.ErrInvalid, why)
 	}
 	u, err := url.Parse(address)
 	if err != nil {
-		if e := (*url.Error)(nil); errors.As(err, &e) {
-			err = e.Err
-		}
-		return bad("is none (" + err.Error() + ")")
+		// What a parser says quotes from the URL, and with a password that is not escaped that can be a part of it.
+		return bad("is none")
 	}
 	switch {
 	case u.Scheme == "unix" && u.Path == "":
 		return bad("has no path")
 	case u.Scheme != "unix" && u.Scheme != "redis" && u.Scheme != "rediss":
-		return bad(fmt.Sprintf("has the scheme %q", u.Scheme))
+		return bad("has another scheme")
 	case u.Query().Get("protocol") == "2":
 		return bad("asks for protocol 2, and changes come by protocol 3")
 	}
 	option, err := rueidis.ParseURL(address)
 	if err != nil {
-		return bad("is none (" + strings.TrimPrefix(err.Error(), "redis: ") + ")")
+		return bad("has a part that is not understood, such as the number of the database")
 	}
 	if option.TLSConfig != nil {
 		option.TLSConfig.MinVersion = tls.VersionTLS12

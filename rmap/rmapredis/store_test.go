@@ -182,7 +182,7 @@ func TestOpenSaysWhatIsWrong(t *testing.T) {
 		says string
 	}{
 		{"localhost:6379", rmap.ErrInvalid, "redis://"},
-		{"http://localhost", rmap.ErrInvalid, `"http"`},
+		{"http://localhost", rmap.ErrInvalid, "scheme"},
 		{"redis://u:geheim@local host", rmap.ErrInvalid, "redis://"},
 		{"redis://localhost/x", rmap.ErrInvalid, "database"},
 		{"redis://localhost?protocol=2", rmap.ErrInvalid, "protocol 3"},

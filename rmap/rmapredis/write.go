@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"strconv"
-	"time"
 
 	"github.com/redis/rueidis"
 
@@ -24,15 +23,10 @@ func (s *Store) Write(ctx context.Context, name string, w rmap.Write) (rmap.Resu
 }
 
 func (s *Store) write(ctx context.Context, name string, w *rmap.Write) (rmap.Result, error) {
-	if err := checkWrite(w); err != nil {
+	if err := w.Check(); err != nil {
 		return rmap.Result{}, err
 	}
-	lifetime := w.Lifetime
-	if lifetime != nil {
-		ms := (lifetime.TTL + time.Millisecond - 1).Truncate(time.Millisecond)
-		lifetime = &rmap.Lifetime{TTL: ms, Sliding: lifetime.Sliding && ms > 0}
-	}
-	set := settings{lifetime: lifetime, maxEntries: max(w.MaxEntries, 0)}
+	set := settings{lifetime: w.Lifetime, maxEntries: max(w.MaxEntries, 0)}
 	if usual(w, set) {
 		done, err := s.run(ctx, s.setter, name, set, nil, []string{w.Ops[0].Key, value(w.Ops[0].Value)})
 		return rmap.Result{Revision: done.Revision, Changed: done.Changed}, describe(err, w)
@@ -149,9 +143,6 @@ func readEntry(key string, m rueidis.RedisMessage) (*rmap.Entry, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", errMalformed, err)
 	}
-	e, err := parseEntry(key, text)
-	if err != nil {
-		return nil, err
-	}
+	e := storedEntry(key, text)
 	return &e, nil
 }

@@ -81,8 +81,8 @@ end
 
 local function parsed(text)
   local at, last, by, nonce, deadline = string.find(text, '^(%d+)%.(%x+):(%d*):[pil]')
-  if not at then
-    map.fail('FOREIGN')
+  if not at then -- somebody else wrote it: it has no kind that anything works on, and can be replaced and removed
+    return { text = text, value = '?' .. text, number = '0', nonce = '0000000000000000', deadline = 0 }
   end
   return { text = text, value = string.sub(text, last), number = by, nonce = nonce, deadline = tonumber(deadline) or 0 }
 end
