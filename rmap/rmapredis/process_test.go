@@ -127,6 +127,7 @@ func writer(stage *proctest.Stage, args []string) error {
 		return err
 	}
 	ctx, stop := context.WithCancel(context.Background())
+	defer stop()
 	var loops sync.WaitGroup
 	applied := make([]int, m.Loops)
 	problems := make([]error, m.Loops)
@@ -140,7 +141,6 @@ func writer(stage *proctest.Stage, args []string) error {
 		stop()
 	}
 	loops.Wait()
-	stop()
 	sum := 0
 	for _, n := range applied {
 		sum += n

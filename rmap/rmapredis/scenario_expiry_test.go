@@ -1,6 +1,7 @@
 package rmapredis_test
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"strconv"
@@ -266,4 +267,27 @@ func TestH06TimeToLiveIsPartOfTheWrite(t *testing.T) {
 		t.Error("a change gave the map no more time")
 	}
 	w.settled(sliding)
+}
+
+// S17: where there was foreign data, the first write of ours begins a life of its own, and all copies come to it.
+func TestS17FirstWriteAfterForeignData(t *testing.T) {
+	w := newWorld(t)
+	replicas := w.joinMany(3, eager())
+	w.Do("HSET", w.hash(), "=rev", "5", "=kind", "set", "k", "theirs")
+	for _, r := range replicas {
+		r.is(rmap.Refused)
+		r.shows(nil)
+	}
+	if _, err := replicas[0].Set(t.Context(), "k", "v"); !errors.Is(err, rmap.ErrForeign) {
+		t.Fatalf("a write among foreign data: %v", err)
+	}
+	w.Do("DEL", w.hash())
+	until(t, "a write is done", func() bool { _, err := replicas[0].Set(t.Context(), "k", "v"); return err == nil })
+	w.settled(replicas...)
+	for _, r := range replicas {
+		r.shows(map[string]string{"k": "v"})
+		if lag := r.Lag(); lag.Revision.Number != 1 || lag.Revision.Generation == 0 {
+			t.Errorf("lag %+v", lag)
+		}
+	}
 }

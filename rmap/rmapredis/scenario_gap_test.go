@@ -23,27 +23,28 @@ type absence struct {
 	reload           string // the cause, when the log is gone
 }
 
+// The first two are those of S5 and S21, the others those of S6.
 var absences = []absence{
-	{"S05 S21 changes", func(w *world, r *replica) {
+	{"several changes", func(w *world, r *replica) {
 		r.set("a", "1")
 		r.set("b", "1")
 		r.del("a")
 		r.set("c", "1")
 	}, "set a, set b, delete a, set c", "reload", "gap 1"},
-	{"S05 a reset among others", func(w *world, r *replica) {
+	{"a reset among others", func(w *world, r *replica) {
 		r.set("a", "1")
 		r.reset()
 		r.set("c", "1")
 	}, "set a, reset, set c", "reset", "gap 1"},
-	{"S06 a reset at last", func(w *world, r *replica) {
+	{"a reset at last", func(w *world, r *replica) {
 		r.set("a", "1")
 		r.reset()
 	}, "set a, reset", "reset", "gap 1"},
-	{"S06 another life", func(w *world, r *replica) {
+	{"another life", func(w *world, r *replica) {
 		w.Do("DEL", w.hash())
 		r.set("a", "1")
 	}, "reset", "reset", "generation 1"},
-	{"the end", func(w *world, r *replica) { w.Do("DEL", w.hash()) }, "reset", "reset", "generation 1"},
+	{"an end", func(w *world, r *replica) { w.Do("DEL", w.hash()) }, "reset", "reset", "generation 1"},
 }
 
 func (r *replica) del(key string) {
@@ -60,10 +61,21 @@ func (r *replica) reset() {
 	}
 }
 
-// S5, S6, S21, P4: one process is cut off while others write. When it is back its copy is right without a further
-// change. Its subscriber is told what it missed, one by one, or, when the log cannot tell, in one event.
-func TestS05CutOff(t *testing.T) {
-	for _, logged := range []bool{true, false} {
+// S5, P4: one process is cut off while others write. When it is back its copy is right without a further change, and its
+// subscriber was told what it missed, one by one.
+func TestS05CutOff(t *testing.T) { cutOff(t, absences[:2], true) }
+
+// S6, P4: the last of what it missed was a reset, or the end of the map, or another life began: a reset is told.
+func TestS06CutOffOverAReset(t *testing.T) {
+	cutOff(t, absences[2:], true)
+	cutOff(t, absences[2:], false)
+}
+
+// S21, P4: the log cannot tell what was missed. One event stands for all of it.
+func TestS21OneEventForAll(t *testing.T) { cutOff(t, absences[:2], false) }
+
+func cutOff(t *testing.T, absences []absence, logs ...bool) {
+	for _, logged := range logs {
 		for _, a := range absences {
 			t.Run(fmt.Sprintf("%s, log %t", a.name, logged), func(t *testing.T) {
 				w := newWorld(t)

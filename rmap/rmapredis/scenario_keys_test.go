@@ -18,7 +18,7 @@ import (
 var strange = []string{"p:a=b", "=pool:x", "=gen", "=rev", "=kind", "=", ":", " ", "\x00", "\n", "{flags}:log", "flags:due",
 	"1 00000000000000aa 1 00000000000000bb 0 0 0 0", "\xff\xfe", "tmp", "changes"}
 
-// S19, S20: any text is a key, whoever writes it: a process with a copy, a script, or somebody by hand.
+// S19: any text is a key, whoever writes it: a process with a copy, a script, or somebody by hand.
 func TestS19AnyKey(t *testing.T) {
 	script := rmapredis.NewScript(`for _, key in ipairs(ARGV) do map.set(key, 'p' .. 'script', 0) end`)
 	w := newWorld(t)
@@ -56,6 +56,25 @@ func TestS19AnyKey(t *testing.T) {
 	}
 	a.sync()
 	a.shows(nil)
+}
+
+// S20: what is there does not stand in the way of a key like our bookkeeping that comes later, nor that of anything.
+func TestS20BookkeepingAsAKeyComesLater(t *testing.T) {
+	w := newWorld(t)
+	r := w.join(deaf())
+	r.set("k", "v")
+	want := map[string]string{"k": "v"}
+	for _, key := range strange {
+		before := r.Lag().Revision
+		rev, err := r.SetIfAbsent(t.Context(), key, "v")
+		if err != nil || rev.Generation != before.Generation || rev.Number != before.Number+1 {
+			t.Fatalf("%q: %v, %v after %v", key, rev, err, before)
+		}
+		want[key] = "v"
+		r.sync()
+		r.shows(want)
+	}
+	w.settled(r, w.join(deaf()))
 }
 
 // S22: a script of another package goes through the prelude or fails; it cannot leave half a change.

@@ -36,6 +36,9 @@ var patience = map[bool]time.Duration{false: 20 * time.Second, true: 4 * time.Se
 // envPlanted says that the program has a planted defect.
 const envPlanted = "LATCHKEY_PLANTED"
 
+// Of the scenarios of a replicated map, S22 is checked by the tests of the module's style too, and S25 is the race
+// detector over all of them.
+
 // A world is a server with one map on it, and processes that have copies of it, each over connections of its own.
 type world struct {
 	*redistest.Server
