@@ -18,7 +18,10 @@ var formatOwners = []string{"rmap/rmapredis/lua/prelude.lua", "rmap/rmapredis/lu
 var composers = []struct{ dir, name string }{{"", "NewScript"}, {"rmap/rmapredis", "source"}}
 
 // broadcasters may write a hash and publish in one script, because what they keep is no replicated map.
-var broadcasters = []struct{ path, why string }{}
+var broadcasters = []struct{ path, why string }{
+	{"hotcache/hotcacheredis/lua/prelude.lua", "it wakes those who wait for a load, which carries no data"},
+	{"hotcache/hotcacheredis/lua/invalidate.lua", "floors of a cache are forgotten on purpose, and its broadcasts carry no data"},
+}
 
 var (
 	callsRedis  = regexp.MustCompile(`redis\s*\.\s*p?call\s*\(|\bcall\s*\(\s*['"][A-Z]+['"]`)

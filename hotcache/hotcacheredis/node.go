@@ -1,0 +1,214 @@
+// Package hotcacheredis keeps the items of a cache in a Redis, for all processes that use it: the [hotcache.Node] for
+// programs that are many processes. It needs Redis 7.0 or later, or a server like it, without Redis Cluster; for more
+// than one server give a cache a node for each.
+//
+//	node, err := hotcacheredis.Open(ctx, "redis://localhost:6379", hotcacheredis.Options{Namespace: "prices"})
+//	if err != nil {
+//		return err
+//	}
+//	defer node.Close()
+//	cache, err := hotcache.New(loadPrice, hotcache.Options[int64, Price]{
+//		Nodes: []hotcache.NamedNode{{Name: "a", Node: node}},
+//	})
+//
+// Whatever is asked of a node is one script or command, which decides and answers in one atomic step, by the server's
+// clock. Invalidations come over one connection, which is trusted as long as it answers: see [Options.Heartbeat].
+//
+// # What a server may lose
+//
+// A Redis may evict what it likes: an item that is gone is a miss, a lease that is gone is a load that is not stored. Of
+// the floors it cannot forget one without forgetting the generation, so that all loads go to the primary for a while; a
+// list of members that is gone makes writers wait for as long as anybody may trust his memory. A server that was started
+// again, with old data or none, or a replica that was made the primary, begins a generation too. Two things it cannot
+// know: that its clock was set forward by more than [hotcache.Rules.FloorTTL], and, for as long as its connections last,
+// that a server which was the primary before, and was not started again since, is the primary once more.
+//
+// Bound the memory of the server with maxmemory, and give it the policy allkeys-lru or allkeys-lfu: floors and leases
+// are in constant use, so that they are the last to go. Where nothing is evicted, a full server still takes
+// invalidations, and stores no items.
+//
+// A user of the server with few permissions needs, with the default prefix:
+//
+//	~latchkey:cache:* &latchkey:cache:* +@read +@write +@scripting +@pubsub +@connection +time +info
+package hotcacheredis
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/redis/rueidis"
+
+	"github.com/latchkey-go/latchkey/hotcache"
+	"github.com/latchkey-go/latchkey/internal/redisfeed"
+)
+
+// Defaults and limits of [Options].
+const (
+	DefaultPrefix    = "latchkey:cache:"
+	DefaultNamespace = "default"
+	DefaultTimeout   = time.Second
+	DefaultHeartbeat = time.Second
+	DefaultPong      = time.Second
+
+	// MaxNamespace is the length of a namespace in bytes.
+	MaxNamespace = 512
+	// MaxMembers is how many processes may trust their memory at the same time. Others work too, without it.
+	MaxMembers = 4096
+	// MaxTell is the length in bytes of what one member may tell others.
+	MaxTell = 1 << 20
+)
+
+// Options of a node. The zero value is what most want.
+type Options struct {
+	// Namespace tells caches in one server apart: those whose keys or values are of another kind need another one. Empty
+	// is [DefaultNamespace]. It has no braces.
+	Namespace string
+	// Prefix is what the names of all keys and channels begin with; empty is [DefaultPrefix]. It has no braces.
+	Prefix string
+	// Rules are those that all processes share; of zero ones, [hotcache.DefaultRules]. MaxItems and MaxBytes are of no
+	// meaning here: the server has a limit of its own.
+	Rules hotcache.Rules
+	// Timeout is how long an answer may take when the context has no deadline, and how long [Open] waits for a
+	// connection; 0 is [DefaultTimeout].
+	Timeout time.Duration
+	// Heartbeat is how often the connection for invalidations is asked for a sign of life, and Pong how long that may
+	// take; 0 is one second each.
+	Heartbeat, Pong time.Duration
+	// Logger is told of connections made and lost; nil is silent. Keys and values are never logged.
+	Logger *slog.Logger
+
+	version int // of the format to write; tests act as a later process with it
+}
+
+// What may be wrong with a server, besides that it does not answer; to be matched with [errors.Is].
+var (
+	// ErrUnavailable: the server did not answer, or refused.
+	ErrUnavailable = errors.New("redis is unavailable")
+	// ErrFormat: what is stored was written by a newer version of this package. Upgrade this process.
+	ErrFormat = errors.New("newer format")
+	// ErrForeign: what is stored where a cache should be was not written by this package.
+	ErrForeign = errors.New("not written by a cache")
+)
+
+// A Node keeps items in a Redis. It implements [hotcache.Node]; [Open] and [New] make one.
+type Node struct {
+	client  rueidis.Client
+	own     bool // whether the client ends with the node
+	hub     *redisfeed.Hub
+	o       Options
+	keys    keys
+	scripts scripts
+	trust   atomic.Int64 // the longest for which a member of this process trusts its memory
+	closed  atomic.Bool
+
+	life  context.Context // ends with Close
+	end   context.CancelFunc
+	one   chan struct{} // holds whoever gives the server the scripts
+	loads atomic.Uint64 // how often that was done
+}
+
+var _ hotcache.Node = (*Node)(nil)
+
+// Open connects to the Redis at a URL:
+//
+//	redis://user:password@host:port/database
+//	rediss://user:password@host:port/database    with TLS, verified by the certificates of the system
+//	unix://user:password@/path/of/the.sock?db=0
+//
+// An error wraps [ErrUnavailable] when the server did not answer or let nobody in, and [hotcache.ErrInvalid] when the
+// URL or an option is none. A server that goes away later is no error of anybody: a cache goes past it.
+func Open(ctx context.Context, address string, o Options) (*Node, error) {
+	o, err := o.withDefaults()
+	if err != nil {
+		return nil, err
+	}
+	option, err := parse(address)
+	if err != nil {
+		return nil, err
+	}
+	if err := ctx.Err(); err != nil {
+		return nil, fmt.Errorf("hotcacheredis: open: %w", err)
+	}
+	wait := o.Timeout
+	if deadline, ok := ctx.Deadline(); ok {
+		wait = min(wait, time.Until(deadline))
+	}
+	option.Dialer.Timeout = max(wait, time.Millisecond)
+	option.ConnWriteTimeout = o.Timeout
+	option.DisableCache = true // its own caching is of no use here, and would cost memory for each connection
+	option.DisableRetry = true // who calls decides
+	option.PipelineMultiplex = -1
+	option.ForceSingleClient = true
+	client, err := rueidis.NewClient(option)
+	if err == nil {
+		err = hello(ctx, client)
+	}
+	if err != nil {
+		if client != nil {
+			client.Close()
+		}
+		return nil, fmt.Errorf("hotcacheredis: open %s: %w", strings.Join(option.InitAddress, ", "), unavailable(err))
+	}
+	n, err := New(client, o)
+	if err != nil {
+		client.Close()
+		return nil, err
+	}
+	n.own = true
+	return n, nil
+}
+
+// hello refuses a server that cannot keep a cache.
+func hello(ctx context.Context, client rueidis.Client) error {
+	says, err := client.Do(ctx, client.B().Hello().Build()).AsMap()
+	if err != nil {
+		return err
+	}
+	mode := says["mode"]
+	if text, _ := mode.ToString(); text == "cluster" {
+		return fmt.Errorf("%w: %w", hotcache.ErrInvalid, errCluster)
+	}
+	return nil
+}
+
+var errCluster = errors.New("it is a Redis Cluster, where what is published and what is stored are not in one order; " +
+	"use servers of their own, each as a node of the cache")
+
+// New returns a node over a client of the caller's, which has to outlive it. The client must speak RESP3, which it does
+// unless told otherwise, and read from no replicas.
+func New(client rueidis.Client, o Options) (*Node, error) {
+	o, err := o.withDefaults()
+	if err != nil {
+		return nil, err
+	}
+	if client == nil {
+		return nil, fmt.Errorf("hotcacheredis: %w: the client is nil", hotcache.ErrInvalid)
+	}
+	if client.Mode() == rueidis.ClientModeCluster {
+		return nil, fmt.Errorf("hotcacheredis: %w: the client: %w", hotcache.ErrInvalid, errCluster)
+	}
+	n := &Node{client: client, o: o, keys: keys{o.Prefix + "{" + o.Namespace + "}"}, scripts: newScripts(), one: make(chan struct{}, 1)}
+	n.life, n.end = context.WithCancel(context.Background())
+	n.trust.Store(int64(time.Second)) // until it is known better
+	n.hub = redisfeed.New(client, redisfeed.Options{Heartbeat: o.Heartbeat, Timeout: o.Pong, Logger: o.Logger})
+	return n, nil
+}
+
+// Close ends the node: no listener is called any more, and every call fails with [hotcache.ErrClosed]. The client is
+// closed with it if [Open] made it. A second Close is harmless.
+func (n *Node) Close() {
+	if n.closed.Swap(true) {
+		return
+	}
+	n.end()
+	n.hub.Close()
+	n.one <- struct{}{} // nobody is in the middle of giving scripts any more, nor will be
+	if n.own {
+		n.client.Close()
+	}
+}
