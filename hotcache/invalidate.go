@@ -52,8 +52,7 @@ func (c *Cache[K, V]) invalidate(ctx context.Context, name string, v Version) er
 	if c.o.Bounded || len(members) == 0 {
 		return nil
 	}
-	// Clocks run at slightly different rates, so the longest wait is a little longer than anybody's trust.
-	longest := c.o.Trust + c.o.Trust/50 - time.Since(done)
+	longest := c.o.longestTrust() - time.Since(done)
 	return n.await.all(ctx, core.StampOf(inv.Position), members, longest)
 }
 

@@ -73,7 +73,7 @@ func (c *Cache[K, V]) beat(ctx context.Context, n *nodeLink) error {
 	ctx, cancel := context.WithTimeout(ctx, c.o.NodeTimeout)
 	defer cancel()
 	sent := c.now()
-	head, err := n.feed.Beat(ctx, c.o.Trust)
+	head, err := n.feed.Beat(ctx, c.o.longestTrust())
 	if err != nil {
 		return err
 	}

@@ -4,8 +4,6 @@ import (
 	"errors"
 	"math/rand/v2"
 	"time"
-
-	"github.com/latchkey-go/latchkey/internal/feed"
 )
 
 var (
@@ -130,28 +128,19 @@ func (f *Front) finish(op OpID) *flight {
 	return fl
 }
 
-// Current tells whether memory may serve keys of a node now.
-func (f *Front) Current(now time.Duration, node int) bool {
-	return f.nodes[node].sight.Current(now, f.set.Trust)
-}
-
-// Holds tells whether an item that was read at a stamp may be put into memory.
-func (f *Front) Holds(now time.Duration, node int, key string, at Stamp) bool {
-	return f.Current(now, node) && f.nodes[node].sight.Holds(key, at)
-}
-
-// Sight returns what is known of a node's invalidations.
-func (f *Front) Sight(node int) *Sight { return &f.nodes[node].sight }
-
 // Read starts a read of a key that memory did not answer. min is the least version that will do.
 //
 // A read joins the flight of another only while the process can prove that it has heard all invalidations: a flight
 // that began before an invalidation is closed when that is heard, and a read that begins after it must not get what the
-// flight brings.
+// flight brings. Nor must one that wants the row as it is now, or a version that it knows: a flight that asked for the
+// row as it was then may have read it already. Any may join a flight that has yet to ask.
 func (f *Front) Read(now time.Duration, id ReadID, key string, min Version) []Action {
 	home := f.set.Home(key)
-	if fl := f.open[key]; fl != nil && fl.min >= min && (f.Current(now, home) || fl.past && !fl.loading) {
+	if fl := f.open[key]; fl != nil && fl.min >= min && (fl.waiting() || (fl.min != Fresh || min == 0) && f.Current(now, home)) {
 		fl.reads = append(fl.reads, id)
+		if fl.past {
+			fl.floor = max(fl.floor, min.named())
+		}
 		return f.flush()
 	}
 	fl := &flight{key: key, home: home, min: min, reads: []ReadID{id}, copies: -1}
@@ -159,6 +148,9 @@ func (f *Front) Read(now time.Duration, id ReadID, key string, min Version) []Ac
 	f.begin(now, fl)
 	return f.flush()
 }
+
+// waiting tells whether the flight has yet to ask for what it brings.
+func (fl *flight) waiting() bool { return fl.waits || fl.past && !fl.loading }
 
 // closeTo keeps new reads out of a flight.
 func (f *Front) closeTo(fl *flight) {
@@ -247,7 +239,7 @@ func (f *Front) Answered(now time.Duration, op OpID, a Answer, err error) []Acti
 	case Hit:
 		f.hit(now, fl, a)
 	case Lease:
-		fl.token, fl.least, fl.floor = a.Token, a.Min, a.Floor
+		fl.token, fl.least, fl.floor = a.Token, a.Min, max(a.Floor, fl.min.named())
 		f.serveStale(fl, Stale, f.set.StaleWhile)
 		f.load(now, fl)
 	case Busy:
@@ -273,7 +265,7 @@ func (f *Front) hit(now time.Duration, fl *flight, a Answer) {
 		f.do(Action{Do: DoPutCopy, Node: fl.copies, Key: fl.key, Copy: Copy{*a.Item, a.Times, a.Stamp}})
 	}
 	if a.Token != 0 { // to be refreshed, by this process, for those who come later
-		fl.token, fl.least, fl.floor = a.Token, a.Min, a.Floor
+		fl.token, fl.least, fl.floor = a.Token, a.Min, max(a.Floor, fl.min.named())
 		f.load(now, fl)
 		return
 	}
@@ -377,72 +369,6 @@ func (f *Front) Renewed(now time.Duration, op OpID, held bool, err error) []Acti
 	if held || err != nil {
 		f.at(now+f.set.LeaseTTL/3, fl, timerRenew)
 	}
-	return f.flush()
-}
-
-// Woken is told that a load which others waited for has ended.
-func (f *Front) Woken(now time.Duration, key string) []Action {
-	f.wake(now, key)
-	return f.flush()
-}
-
-func (f *Front) wake(now time.Duration, key string) {
-	waiting := f.asleep[key]
-	delete(f.asleep, key)
-	for _, fl := range waiting {
-		fl.waits = false
-		f.askHome(now, fl)
-	}
-}
-
-// Invalidated is told of an invalidation that came in a node's feed.
-func (f *Front) Invalidated(now time.Duration, node int, inv Invalidation) []Action {
-	if f.nodes[node].sight.Hear(inv) {
-		f.dropNode(node)
-		return f.flush()
-	}
-	f.invalidated(now, inv)
-	return f.flush()
-}
-
-// Invalidating is told of an invalidation that this process made, when the home has confirmed it: reads that begin
-// after it has returned must not depend on the feed.
-func (f *Front) Invalidating(now time.Duration, node int, inv Invalidation) []Action {
-	f.nodes[node].sight.Note(inv)
-	f.invalidated(now, inv)
-	return f.flush()
-}
-
-func (f *Front) invalidated(now time.Duration, inv Invalidation) {
-	if fl := f.open[inv.Key]; fl != nil {
-		f.closeTo(fl)
-	}
-	f.do(Action{Do: DoDrop, Key: inv.Key})
-	// Whoever waited for a load that the invalidation voided need not wait for the end of its lease.
-	f.wake(now, inv.Key)
-}
-
-func (f *Front) dropNode(node int) {
-	for _, fl := range f.open {
-		if fl.home == node {
-			f.closeTo(fl)
-		}
-	}
-	f.do(Action{Do: DoDropNode, Node: node})
-}
-
-// Met is told a node's head, read in the feed's order; asked is Sight(node).At() from before, sent when it was asked.
-func (f *Front) Met(now time.Duration, node int, asked, head feed.Position, sent time.Duration) []Action {
-	if f.nodes[node].sight.Meet(asked, head, sent) {
-		f.dropNode(node)
-	}
-	return f.flush()
-}
-
-// Lost is told that a node's feed broke: what was invalidated from here on may not be heard.
-func (f *Front) Lost(now time.Duration, node int) []Action {
-	f.nodes[node].sight.Lose()
-	f.dropNode(node)
 	return f.flush()
 }
 

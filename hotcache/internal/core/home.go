@@ -174,12 +174,12 @@ func (h *Home) Evicted() uint64 { return h.items.evicted }
 
 // least returns what a load of the key must ask for, and the least version that may be stored.
 func (h *Home) least(now time.Duration, key string, want Version) (ask, store Version) {
-	f, ok := h.floors.get(now, h.rules.FloorTTL, key)
+	f := h.floors.get(now, h.rules.FloorTTL, key)
 	if want == Fresh || now-h.born < h.rules.FloorTTL {
 		return Fresh, f.version // what was invalidated before this generation is not known here
 	}
-	if ok && f.version == 0 {
-		return Fresh, 0 // without a version, only the primary is surely not older
+	if f.unnamed {
+		return Fresh, f.version // without a version, only the primary is surely not older
 	}
 	return max(want, f.version), f.version
 }
@@ -260,7 +260,7 @@ func (h *Home) failure(now time.Duration, key string) (failure, bool) {
 // Fill stores what a lease holder loaded, unless it must not be. wake tells whether somebody waits for the key.
 func (h *Home) Fill(now time.Duration, f Fill) (r Filled, wake bool) {
 	r.Stamp = StampOf(h.at)
-	fl, floored := h.floors.get(now, h.rules.FloorTTL, f.Key)
+	fl := h.floors.get(now, h.rules.FloorTTL, f.Key)
 	r.Floor = fl.version
 	l, ok := h.leases[f.Key]
 	if !ok || l.token != f.Token || l.until <= now {
@@ -268,7 +268,7 @@ func (h *Home) Fill(now time.Duration, f Fill) (r Filled, wake bool) {
 		return r, false
 	}
 	delete(h.leases, f.Key)
-	if floored && f.Item.Version < fl.version {
+	if f.Item.Version < fl.version {
 		r.Refusal = Outdated
 		return r, l.waiters
 	}
@@ -330,6 +330,7 @@ func (h *Home) forgetFailures(now time.Duration) {
 // Invalidate makes sure that nothing older than the version is given out or stored from now on; version 0 is anything
 // older than this moment. It returns the number in the feed that everybody is to hear.
 func (h *Home) Invalidate(now time.Duration, key string, version Version) (inv Invalidation, wake bool) {
+	h.floors.turn(now, h.rules.FloorTTL)
 	if h.floors.full(h.rules.MaxFloors) {
 		h.begin(now) // so many floors that some must be forgotten: nothing that is here can be trusted any more
 	}
@@ -357,8 +358,11 @@ type floors struct {
 	since           time.Duration // when present began
 }
 
+// A floor is what is remembered of all invalidations of a key. One without a version makes none with a version weaker,
+// nor the other way round: the row may have been changed by both.
 type floor struct {
-	version Version // 0: no version is known to be new enough
+	version Version // the highest that was named
+	unnamed bool    // there was one without, so no version is known to be new enough
 }
 
 func (f *floors) turn(now, ttl time.Duration) {
@@ -370,23 +374,19 @@ func (f *floors) turn(now, ttl time.Duration) {
 	}
 }
 
-func (f *floors) get(now, ttl time.Duration, key string) (floor, bool) {
+// get returns the floor of a key, zero if there is none.
+func (f *floors) get(now, ttl time.Duration, key string) floor {
 	f.turn(now, ttl)
 	if fl, ok := f.present[key]; ok {
-		return fl, true
+		return fl
 	}
-	fl, ok := f.former[key]
-	return fl, ok
+	return f.former[key]
 }
 
-// raise notes an invalidation. One without a version is not made weaker by a later one with a version: the row may have
-// been changed by both.
+// raise notes an invalidation.
 func (f *floors) raise(now, ttl time.Duration, key string, version Version) {
-	old, ok := f.get(now, ttl, key)
-	if ok && (old.version == 0 || old.version > version && version != 0) {
-		version = old.version
-	}
-	f.present[key] = floor{version}
+	old := f.get(now, ttl, key)
+	f.present[key] = floor{max(old.version, version), old.unnamed || version == 0}
 }
 
 func (f *floors) full(most int) bool { return len(f.present)+len(f.former) >= most }

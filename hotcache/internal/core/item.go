@@ -13,6 +13,14 @@ type Version uint64
 // Fresh as the least version asks for the row as it is now: from the primary, never from a replica that may lag.
 const Fresh Version = math.MaxUint64
 
+// named is the version as one that a row can have: Fresh names none.
+func (v Version) named() Version {
+	if v == Fresh {
+		return 0
+	}
+	return v
+}
+
 // An Item is what is known of a row: a state of it, or that there is none.
 type Item struct {
 	Version Version

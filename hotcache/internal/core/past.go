@@ -41,7 +41,8 @@ func (f *Front) judge(now time.Duration, node int, err error) {
 // Nothing is heard of invalidations meanwhile, so a read must not join a load that has begun. It may join one that has
 // not: so there is at most one load of a key under way, and one behind it that everybody joins.
 func (f *Front) goPast(now time.Duration, fl *flight) {
-	fl.past, fl.token, fl.min, fl.least, fl.floor, fl.stale = true, 0, Fresh, Fresh, 0, nil
+	fl.floor = fl.min.named()
+	fl.past, fl.token, fl.min, fl.least, fl.stale = true, 0, Fresh, Fresh, nil
 	if f.running[fl.key] != nil {
 		f.behind(fl)
 		return
@@ -61,19 +62,17 @@ func (f *Front) goPast(now time.Duration, fl *flight) {
 // behind has a flight wait for the load of its key that is under way, or its reads join the one that does so already.
 func (f *Front) behind(fl *flight) {
 	first := f.running[fl.key]
+	next := first.next
 	if !first.loading {
-		first.reads = append(first.reads, fl.reads...)
-		fl.reads = nil
-		f.land(fl)
+		next = first
+	}
+	if next == nil {
+		first.next = fl
 		return
 	}
-	if next := first.next; next != nil {
-		next.reads = append(next.reads, fl.reads...)
-		fl.reads = nil
-		f.land(fl)
-		return
-	}
-	first.next = fl
+	next.reads, fl.reads = append(next.reads, fl.reads...), nil
+	next.floor = max(next.floor, fl.floor)
+	f.land(fl)
 }
 
 func (f *Front) loadPast(now time.Duration, fl *flight) {

@@ -30,27 +30,46 @@ func (s *Sight) At() feed.Position { return s.cursor.At() }
 
 // Hear takes an invalidation from the feed. It tells whether everything of this node must be dropped, because
 // something before it was missed.
+//
+// Even when nothing is known it is noted: a head that was read before it may still be on its way to Meet, and what is
+// held from then on must not be older than what was heard.
 func (s *Sight) Hear(inv Invalidation) (lost bool) {
-	if !s.known {
-		return false // nothing is held that it could be about
+	if s.known {
+		switch s.cursor.Judge(inv.Change) {
+		case feed.Next:
+			s.cursor.Advance(inv.Change)
+			s.note(inv.Key, inv.Number)
+			return false
+		case feed.Duplicate:
+			return false
+		}
 	}
-	switch s.cursor.Judge(inv.Change) {
-	case feed.Next:
-		s.cursor.Advance(inv.Change)
-		s.note(inv.Key, inv.Number)
-		return false
-	case feed.Duplicate:
-		return false
-	}
-	s.Lose()
-	return true
+	lost = s.known
+	s.stand(feed.Position{Generation: inv.Generation, Number: inv.Number - 1, Nonce: inv.Prev})
+	s.cursor.Advance(inv.Change)
+	s.note(inv.Key, inv.Number)
+	return lost
 }
 
-// Note takes an invalidation that this process made itself, before the feed brings it.
-func (s *Sight) Note(inv Invalidation) {
-	if s.known && inv.Generation == s.cursor.At().Generation {
+// stand begins anew at a position, with nothing proved.
+func (s *Sight) stand(at feed.Position) {
+	s.Lose()
+	s.cursor.Replace(at)
+	s.known, s.forgotten = true, at.Number
+}
+
+// Note takes an invalidation that this process made itself, before the feed brings it. It tells whether everything of
+// this node must be dropped, because the node began another generation, of which the feed has not told yet.
+func (s *Sight) Note(inv Invalidation) (lost bool) {
+	switch {
+	case !s.known:
+	case inv.Generation == s.cursor.At().Generation:
 		s.note(inv.Key, inv.Number)
+	default:
+		s.Lose()
+		return true
 	}
+	return false
 }
 
 func (s *Sight) note(key string, number uint64) {
@@ -81,11 +100,12 @@ func (s *Sight) Meet(asked, head feed.Position, sent time.Duration) (lost bool) 
 		case feed.Ahead:
 			return false // nothing is known to be missing, and nothing is proved; the next head will tell
 		}
+		if at := s.cursor.At(); at.Generation != asked.Generation && at.Generation != head.Generation {
+			return false // the node began a generation after it gave this head, and the feed was quicker to tell
+		}
 	}
 	lost = s.known
-	s.Lose()
-	s.cursor.Replace(head)
-	s.known, s.forgotten = true, head.Number
+	s.stand(head)
 	s.proof, s.proved = sent, true
 	return lost
 }

@@ -63,8 +63,20 @@ func (f *Front) Tick(now time.Duration) []Action {
 	return f.flush()
 }
 
-// sleep has a flight wait for the end of somebody else's load: for a wake, or for the end of the lease.
+// sleep has a flight wait for the end of somebody else's load: for a wake, or for the end of the lease. If there is one
+// that waits for the same, its reads join that, so that invalidations in quick succession, each of which closes a
+// flight, do not leave a row of flights that would load one after the other.
 func (f *Front) sleep(now time.Duration, fl *flight, retry time.Duration) {
+	for _, other := range f.asleep[fl.key] {
+		if other.min == fl.min {
+			other.reads, fl.reads = append(other.reads, fl.reads...), nil
+			f.land(fl)
+			if f.open[fl.key] == nil {
+				f.open[fl.key] = other
+			}
+			return
+		}
+	}
 	fl.waits = true
 	f.asleep[fl.key] = append(f.asleep[fl.key], fl)
 	f.at(now+max(retry, time.Millisecond), fl, timerRetry)
