@@ -30,10 +30,11 @@ type replica[K comparable, V any] struct {
 	purgeAt int64               // when to ask it to remove them, on the map's clock
 	joined  bool                // it was current once
 
-	asked *round // those who wait for a proof that has not begun
-	subs  map[*subscriber[K, V]]struct{}
-	told  []Event[K, V] // what subscribers are told as soon as readers can see it
-	stats Stats
+	asked   *round   // those who wait for a proof that has not begun
+	waiting []*round // those whose proof has begun, and those of proofs that failed
+	subs    map[*subscriber[K, V]]struct{}
+	told    []Event[K, V] // what subscribers are told as soon as readers can see it
+	stats   Stats
 }
 
 // pending keeps changes that arrive while the map is read, which are applied to what was read.

@@ -548,3 +548,58 @@ func TestCloseAnywhere(t *testing.T) {
 		})
 	}
 }
+
+// A write that the store lost by going back is not reported as seen, although the map was read anew meanwhile and its
+// number is one that others have by now.
+func TestSetAndWaitOfALostWrite(t *testing.T) {
+	for name, later := range map[string][]rmap.Op{"replaced": {set("a", 7)}, "absent": {{Do: rmap.DoDelete, Key: "a"}}} {
+		t.Run(name, func(t *testing.T) {
+			onBench(t, rmap.Options[string, int]{}, func(b *bench) {
+				b.s.mustWrite(set("a", 0))
+				to := b.s.mustWrite(later...)
+				b.l.set(faults{
+					change: func(rmap.Change) []time.Duration { return nil },
+					since:  func(context.Context, []rmap.Change) ([]rmap.Change, error) { return nil, nil },
+					write: func(_ context.Context, done bool) error {
+						if done { // lost, and then others make as many changes and more
+							b.s.rollback(to, false)
+							for i := range 3 {
+								b.s.mustWrite(set("b", i))
+							}
+						}
+						return nil
+					},
+				})
+				r, err := b.m.SetAndWait(b.Context(), "a", 1)
+				if !errors.Is(err, rmap.ErrNotSeen) || rmap.OutcomeOf(err) != rmap.AppliedNotSeen {
+					b.Errorf("SetAndWait: %v, %v, want ErrNotSeen", r, err)
+				}
+				if gone := errors.Is(err, rmap.ErrGone); gone != (name == "replaced") {
+					b.Errorf("SetAndWait: %v; what is not there may have been removed, what is older may not", err)
+				}
+			})
+		})
+	}
+}
+
+// Callers who gave up are forgotten, however long the store fails.
+func TestWaitersAreForgotten(t *testing.T) {
+	onBench(t, rmap.Options[string, int]{}, func(b *bench) {
+		b.l.set(faults{head: func(context.Context, bool) error { return unavailable("a fault") }})
+		for range 100 {
+			ctx, cancel := context.WithTimeout(b.Context(), 5*time.Millisecond)
+			if err := b.m.Sync(ctx); !errors.Is(err, rmap.ErrUnavailable) {
+				b.Fatalf("Sync: %v", err)
+			}
+			cancel()
+		}
+		synctest.Wait()
+		if n := rmap.Waiting(b.m); n > 2 {
+			b.Errorf("%d rounds are kept for callers who are gone", n)
+		}
+		b.l.set(faults{})
+		if err := b.m.Sync(b.Context()); err != nil {
+			b.Errorf("Sync: %v", err)
+		}
+	})
+}

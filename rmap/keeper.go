@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"time"
 
 	"github.com/latchkey-go/latchkey/internal/feed"
@@ -23,8 +24,9 @@ const (
 
 // A round is a proof that callers wait for: that the copy shows all that was finished before the round began.
 type round struct {
-	done chan struct{}
-	err  error // set before done is closed
+	done    chan struct{}
+	err     error // set before done is closed
+	callers int   // who still wait; the map's mutex guards it
 }
 
 // keep is the goroutine that compares the copy with the store: at every heartbeat, whenever there is doubt, and when
@@ -51,12 +53,11 @@ func (m *Map[K, V]) keep() {
 
 // keeper is what the goroutine of keep alone touches.
 type keeper[K comparable, V any] struct {
-	m       *Map[K, V]
-	timer   *time.Timer
-	waiting []*round      // taken from asked, not yet answered: at most one for each failure in a row
-	beat    int64         // when the next heartbeat is due, on the map's clock
-	retry   int64         // not before then, after a failure; on the map's clock
-	pause   time.Duration // the last one after failures, 0 when all is well
+	m     *Map[K, V]
+	timer *time.Timer
+	beat  int64         // when the next heartbeat is due, on the map's clock
+	retry int64         // not before then, after a failure; on the map's clock
+	pause time.Duration // the last one after failures, 0 when all is well
 }
 
 // turn does what is to do now.
@@ -114,7 +115,7 @@ func (k *keeper[K, V]) idle() time.Duration {
 func (k *keeper[K, V]) linger(ctx context.Context) {
 	m := k.m
 	m.mu.Lock()
-	rushed := m.copy.rushed && len(k.waiting) == 0
+	rushed := m.copy.rushed && len(m.copy.waiting) == 0
 	m.copy.rushed = false
 	m.mu.Unlock()
 	if !rushed || m.opts.ReloadJitter <= 0 {
@@ -168,21 +169,23 @@ func (k *keeper[K, V]) prove(ctx context.Context) {
 	k.finish(nil)
 }
 
-// take makes those who asked so far the keeper's. The mutex is held.
+// take makes those who asked so far the keeper's, and forgets those who gave up. The mutex is held.
 func (k *keeper[K, V]) take() {
-	if c := &k.m.copy; c.asked != nil {
-		k.waiting = append(k.waiting, c.asked)
+	c := &k.m.copy
+	c.waiting = slices.DeleteFunc(c.waiting, func(r *round) bool { return r.callers == 0 })
+	if c.asked != nil {
+		c.waiting = append(c.waiting, c.asked)
 		c.asked = nil
 	}
 }
 
-// finish answers those who wait.
+// finish answers those who wait. The mutex is held.
 func (k *keeper[K, V]) finish(err error) {
-	for _, r := range k.waiting {
+	for _, r := range k.m.copy.waiting {
 		r.err = err
 		close(r.done)
 	}
-	k.waiting = nil
+	k.m.copy.waiting = nil
 }
 
 // failed notes an error of the store and decides when to try again. The mutex is held.

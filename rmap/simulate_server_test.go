@@ -15,8 +15,8 @@ import (
 )
 
 // A server is what the maps of a simulation share: one map with the semantics of a store, which differs from
-// rmaplocal's in what can be done to it: it goes back, loses everything, refuses, and its clock is set. TestServer holds
-// it against rmaplocal, and the lines to it, which can fail, are those of [link].
+// rmaplocal's in what can be done to it: it goes back, loses everything, refuses, and its clock is set.
+// The lines to it, which can fail, are those of [link].
 type server struct {
 	mu      sync.Mutex // guards what follows; taken before that of a line, never after
 	at      *state

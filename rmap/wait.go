@@ -2,7 +2,6 @@ package rmap
 
 import (
 	"context"
-	"errors"
 	"fmt"
 
 	"github.com/latchkey-go/latchkey/internal/feed"
@@ -38,18 +37,22 @@ func (m *Map[K, V]) sync(ctx context.Context) error {
 		c.asked = &round{done: make(chan struct{})}
 	}
 	r := c.asked
+	r.callers++
 	m.mu.Unlock()
 	m.nudge()
 	select {
 	case <-r.done:
 		return r.err
 	case <-ctx.Done():
-		return m.loadError(context.Cause(ctx))
 	}
+	m.mu.Lock()
+	r.callers--
+	m.mu.Unlock()
+	return m.loadError(context.Cause(ctx))
 }
 
 // WaitFor returns when the copy shows the change that a revision names and everything before it. It costs nothing when
-// that is so already, and a [Map.Sync] otherwise. So a request can carry the revision of a write from the process that
+// that is known already, and a [Map.Sync] otherwise. So a request can carry the revision of a write from the process that
 // made it to another one, which then reads what was written, or something newer.
 //
 // The error wraps [ErrGone] when the store's history does not contain the revision: the map expired, was removed or
@@ -69,29 +72,29 @@ func (m *Map[K, V]) waitFor(ctx context.Context, r Revision) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	if m.has(r) {
+	if m.remembers(r) {
 		return nil
 	}
 	if err := m.sync(ctx); err != nil {
 		return err
 	}
-	if r.IsZero() || m.has(r) {
-		return nil
-	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	if r.IsZero() || m.copy.cursor.Covers(feed.Position(r)) {
+		return nil
+	}
 	return fmt.Errorf("%w: the map is at %v", ErrGone, m.copy.revision())
 }
 
-// has tells whether the copy shows r.
-func (m *Map[K, V]) has(r Revision) bool {
+// remembers tells whether the copy surely shows r.
+func (m *Map[K, V]) remembers(r Revision) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return m.copy.cursor.Covers(feed.Position(r))
+	return !r.IsZero() && m.copy.cursor.Remembers(feed.Position(r))
 }
 
 // SetAndWait is [Map.Set] followed by [Map.WaitFor] the revision that it made: when it returns nil, reads here show the
-// value, or a newer one. When the write was applied but is not seen in time, the error wraps [ErrNotSeen], and its
+// value, or a newer one; also when the store was set back and the map was read anew meanwhile. When the write was applied but is not seen in time, the error wraps [ErrNotSeen], and its
 // outcome is [AppliedNotSeen]. When the map lost the write at once, because it expired for example, the error wraps
 // [ErrGone] as well.
 func (m *Map[K, V]) SetAndWait(ctx context.Context, key K, value V) (Revision, error) {
@@ -101,11 +104,32 @@ func (m *Map[K, V]) SetAndWait(ctx context.Context, key K, value V) (Revision, e
 	if err != nil {
 		return r, err
 	}
-	if err := m.waitFor(ctx, r); err != nil {
-		if !errors.Is(err, ErrNotSeen) {
-			err = fmt.Errorf("%w: %w", ErrNotSeen, err)
-		}
+	err = m.waitFor(ctx, r)
+	if err == nil {
+		err = m.sees(key, r)
+	} else {
+		err = fmt.Errorf("%w: %w", ErrNotSeen, err)
+	}
+	if err != nil {
 		return r, &WriteError{Op: "SetAndWait", Map: m.name, Key: m.quote(key), Outcome: AppliedNotSeen, Revision: r, Err: err}
 	}
 	return r, nil
+}
+
+// sees returns nil if what a change wrote under a key, or something newer, is surely in the copy, which stands behind
+// that change. After the map was read as a whole it is not known any more which changes led there, but an entry says
+// which one wrote it.
+func (m *Map[K, V]) sees(key K, r Revision) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.copy.cursor.Remembers(feed.Position(r)) {
+		return nil
+	}
+	switch e := m.copy.tree.Get(key); {
+	case e == nil:
+		return fmt.Errorf("%w: it was removed since, or the store went back", ErrNotSeen)
+	case e.Value.nonce == r.Nonce || e.Value.number > r.Number:
+		return nil
+	}
+	return fmt.Errorf("%w: %w: the store went back", ErrNotSeen, ErrGone)
 }

@@ -54,9 +54,10 @@ func (c Cause) String() string {
 // missed, and the events after it follow.
 type Event[K comparable, V any] struct {
 	Cause  Cause
-	Key    K // for CauseSet, CauseDelete, CauseExpire; for CauseBroken unless it is the key that did not decode
-	Old    V // the value before, if HasOld
-	New    V // the value after, if HasNew
+	Key    K    // for CauseSet, CauseDelete, CauseExpire; for CauseBroken unless it is the key that did not decode
+	Old    V    // the value before, if HasOld
+	New    V    // the value after, if HasNew
+	HasKey bool // unless it concerns the whole map, or it is the key that did not decode
 	HasOld bool
 	HasNew bool
 	// Revision is that of the change. When an entry expires, that is where the copy stood at its deadline: the store
@@ -74,27 +75,34 @@ type WatchOptions struct {
 // Watch subscribes to the changes of the copy, from the call on. The sequence ends with the context, or when the map is
 // closed; it may be ranged over once. A subscriber that falls behind by more than its buffer loses what is in it and
 // gets one event with [CauseAgain] instead, so nothing grows and nothing is lost in silence.
-//
-// To have the whole state and then every change, call Watch first and [Map.Snapshot] after it; a change in between is
-// in both.
 func (m *Map[K, V]) Watch(ctx context.Context, o WatchOptions) iter.Seq[Event[K, V]] {
+	_, events := m.Follow(ctx, o)
+	return events
+}
+
+// Follow returns the copy as it is now, and the events that lead on from there: none is in both, and none is missing.
+// Otherwise it is like [Map.Watch].
+func (m *Map[K, V]) Follow(ctx context.Context, o WatchOptions) (Snapshot[K, V], iter.Seq[Event[K, V]]) {
 	if o.Events <= 0 {
 		o.Events = DefaultEvents
 	}
 	s := &subscriber[K, V]{limit: o.Events, ready: make(chan struct{}, 1)}
 	m.mu.Lock()
-	open := m.copy.state != Closed
-	if open {
+	if v := m.shown.Load(); v.ends != 0 && m.copy.clock.now() >= v.ends {
+		m.expire()
+	}
+	now := Snapshot[K, V]{m.shown.Load()}
+	if m.copy.state == Closed {
+		s.end()
+	} else {
 		if m.copy.subs == nil {
 			m.copy.subs = map[*subscriber[K, V]]struct{}{}
 		}
 		m.copy.subs[s] = struct{}{}
-	} else {
-		s.end()
 	}
 	m.mu.Unlock()
 	stop := context.AfterFunc(ctx, func() { m.unsubscribe(s) })
-	return func(yield func(Event[K, V]) bool) {
+	return now, func(yield func(Event[K, V]) bool) {
 		defer stop()
 		defer m.unsubscribe(s)
 		for {
@@ -231,7 +239,7 @@ func (m *Map[K, V]) tellBroken(key *K, r Revision, err error) {
 	e := Event[K, V]{Cause: CauseBroken, Revision: r, Err: err}
 	where := "a key"
 	if key != nil {
-		e.Key = *key
+		e.Key, e.HasKey = *key, true
 		where = m.quote(*key)
 	}
 	m.copy.stats.Undecoded++
@@ -243,11 +251,11 @@ func (m *Map[K, V]) tellBroken(key *K, r Revision, err error) {
 func changed[K comparable, V any](cause Cause, r Revision, old, new *item[K, V]) Event[K, V] {
 	e := Event[K, V]{Cause: cause, Revision: r}
 	if old != nil {
-		e.Key = old.Key
+		e.Key, e.HasKey = old.Key, true
 		e.Old, e.HasOld = old.Value.value, old.Value.err == nil
 	}
 	if new != nil {
-		e.Key = new.Key
+		e.Key, e.HasKey = new.Key, true
 		e.New, e.HasNew = new.Value.value, true
 	}
 	return e

@@ -130,8 +130,8 @@ func read(ctx context.Context, name string) error {
 	defer leave()
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	events := flags.Watch(ctx, rmap.WatchOptions{}) // before the first look, so that nothing falls between the two
-	act(flags.Snapshot())
+	now, events := flags.Follow(ctx, rmap.WatchOptions{})
+	act(now)
 	var watching sync.WaitGroup
 	watching.Go(func() {
 		for range events {

@@ -138,6 +138,12 @@ func (c *Cursor) Covers(p Position) bool {
 	return p == c.at || c.passed(p) != no
 }
 
+// Remembers tells whether what p names is surely part of what is held: the cursor stands there, or came through it
+// and remembers so.
+func (c *Cursor) Remembers(p Position) bool {
+	return p == c.at || c.passed(p) == yes
+}
+
 type answer uint8
 
 const (

@@ -234,6 +234,15 @@ func TestWaysToConnect(t *testing.T) {
 		f.until(t, "the change came", func() bool { return len(f.changes) == 1 })
 	}
 	exercise(over)
+	trusting, err := Open(t.Context(), secure.URL(), Options{TLS: secure.TLSConfig()})
+	if err != nil {
+		t.Fatalf("with certificates of its own: %v", err)
+	}
+	defer trusting.Close()
+	exercise(trusting)
+	if _, err := Open(t.Context(), "redis://"+secure.Addr(), Options{TLS: secure.TLSConfig()}); !errors.Is(err, rmap.ErrInvalid) {
+		t.Errorf("TLS with a URL without: %v, want ErrInvalid", err)
+	}
 	if secure.Int("EXISTS", "app:{m}") != 1 {
 		t.Error("the map is not under its prefix")
 	}

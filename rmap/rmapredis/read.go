@@ -54,12 +54,12 @@ func (s *Store) Scan(ctx context.Context, name string, yield func([]rmap.Entry) 
 func (s *Store) headed(ctx context.Context, name string) error {
 	ctx, cancel := s.limited(ctx)
 	defer cancel()
-	is, err := s.client.Do(ctx, s.client.B().Hexists().Key(s.hash(name)).Field("").Build()).AsBool()
-	if err != nil {
-		return fmt.Errorf("rmapredis: scan of map %q: %w", name, s.unread(err))
-	}
-	if !is {
+	err := s.client.Do(ctx, s.client.B().Hget().Key(s.hash(name)).Field("").Build()).Error()
+	switch {
+	case rueidis.IsRedisNil(err):
 		return fmt.Errorf("rmapredis: scan of map %q: %w", name, errNoHeader)
+	case err != nil:
+		return fmt.Errorf("rmapredis: scan of map %q: %w", name, s.unread(err))
 	}
 	return nil
 }

@@ -16,9 +16,7 @@
 // Changes come over one connection for all maps of a store. It is trusted as long as it answers: see
 // [Options.Heartbeat].
 //
-// A user of the server with few permissions needs, with the default prefix:
-//
-//	~latchkey:map:* &latchkey:map:* +@read +@write +@scripting +@pubsub +@connection +time
+// What a user of the server must be allowed to do is in docs/rmap.md, where a test tries it.
 package rmapredis
 
 import (
@@ -56,6 +54,8 @@ type Options struct {
 	// Heartbeat is how often the connection for changes is asked for a sign of life, and Pong how long that may take,
 	// or the answer to [rmap.Feed.Head]. One that went silent is noticed within their sum. 0 is one second each.
 	Heartbeat, Pong time.Duration
+	// TLS, for Open with a rediss:// URL, says which certificates are trusted and shown; nil trusts those of the system.
+	TLS *tls.Config
 	// Logger is told of connections made and lost; nil is silent. Keys and values are never logged.
 	Logger *slog.Logger
 
@@ -91,6 +91,15 @@ func Open(ctx context.Context, address string, o Options) (*Store, error) {
 	option, err := parse(address)
 	if err != nil {
 		return nil, err
+	}
+	if o.TLS != nil {
+		if option.TLSConfig == nil {
+			return nil, fmt.Errorf("rmapredis: %w: Options.TLS with a URL that is not rediss://", rmap.ErrInvalid)
+		}
+		name := option.TLSConfig.ServerName
+		if option.TLSConfig = o.TLS.Clone(); option.TLSConfig.ServerName == "" {
+			option.TLSConfig.ServerName = name
+		}
 	}
 	if err := ctx.Err(); err != nil {
 		return nil, fmt.Errorf("rmapredis: open: %w", err)
