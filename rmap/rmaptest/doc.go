@@ -20,4 +20,7 @@
 //
 // Where time must pass the suite waits until the store's own clock says that it has, so that it runs against a real
 // server as well as in a bubble of testing/synctest.
+//
+// [RunMap] is the other half: what [rmap.Map] promises its users, over the same stores. A store that passes Run and fails
+// it, or the other way round, has found a hole in the contract.
 package rmaptest

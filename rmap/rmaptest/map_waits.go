@@ -298,6 +298,9 @@ func staleLimit(e *env) {
 		if err != nil {
 			break
 		}
+		if age > 20*time.Second {
+			e.Fatalf("served at an age of %v", age)
+		}
 		e.pass(time.Millisecond)
 	}
 	isStale(e, m, limit)
