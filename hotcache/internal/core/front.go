@@ -47,6 +47,13 @@ type Settings struct {
 type Spreader interface {
 	// Pick returns the node to read a key from; the home itself for a key that is not hot.
 	Pick(now time.Duration, key string, home int) int
+	// Copies returns the other nodes that are to have a copy of a key; none for one that is not hot.
+	Copies(key string) []int
+	// Refresh tells whether this process is to get another copy of a key, of which it found one past its soft time.
+	Refresh(now time.Duration, key string) bool
+	// Asked is told that a node is asked to read, and Answered that it answered what it was asked then, or failed to.
+	Asked(node int)
+	Answered(now time.Duration, node int, asked time.Duration)
 }
 
 // A Front decides for one process. It is not safe for concurrent use; its methods return what is to be done, in order.
@@ -88,10 +95,11 @@ type flight struct {
 	times   Times   // of stale, at since
 	since   time.Duration
 	tries   int
-	past    bool    // it goes past the node
-	loading bool    // its load has begun; kept for those that go past a node
-	next    *flight // goes past the node too, when this one has landed
-	copies  int     // node that asked for a copy of the key and is to get it; -1 for none
+	past    bool          // it goes past the node
+	loading bool          // its load has begun; kept for those that go past a node
+	next    *flight       // goes past the node too, when this one has landed
+	copies  int           // node that asked for a copy of the key and is to get it; -1 for none
+	asked   time.Duration // when the node that answers next was asked
 	done    bool
 }
 
@@ -175,6 +183,7 @@ func (f *Front) Leave(id ReadID, key string) {
 func (f *Front) begin(now time.Duration, fl *flight) {
 	if f.set.Hot != nil && fl.min == 0 && f.Current(now, fl.home) {
 		if node := f.set.Hot.Pick(now, fl.key, fl.home); node != fl.home && f.reachable(now, node) {
+			f.asks(now, fl, node)
 			f.start(fl, Action{Do: DoCopy, Node: node})
 			return
 		}
@@ -187,8 +196,22 @@ func (f *Front) askHome(now time.Duration, fl *flight) {
 		f.goPast(now, fl)
 		return
 	}
+	f.asks(now, fl, fl.home)
 	ask := Ask{Key: fl.key, Min: fl.min, Token: f.token()}
 	f.start(fl, Action{Do: DoAsk, Node: fl.home, Ask: ask})
+}
+
+func (f *Front) asks(now time.Duration, fl *flight, node int) {
+	fl.asked = now
+	if f.set.Hot != nil {
+		f.set.Hot.Asked(node)
+	}
+}
+
+func (f *Front) answers(now time.Duration, fl *flight, node int) {
+	if f.set.Hot != nil {
+		f.set.Hot.Answered(now, node, fl.asked)
+	}
 }
 
 func (f *Front) token() Token {
@@ -200,13 +223,17 @@ func (f *Front) token() Token {
 }
 
 // Copied is told what a node has as a copy of a key, nil for nothing.
+//
+// A copy past its soft time is served until its hard time, as the home serves the item meanwhile. Whoever refreshes the
+// item puts new copies; should they get lost, one process of the fleet asks the home for another, now and then.
 func (f *Front) Copied(now time.Duration, op OpID, node int, c *Copy, err error) []Action {
 	fl := f.finish(op)
 	f.judge(now, node, err)
 	if fl == nil {
 		return f.flush()
 	}
-	usable := err == nil && c != nil && c.Times.Soft > 0 && f.Holds(now, fl.home, fl.key, c.Stamp)
+	f.answers(now, fl, node)
+	usable := err == nil && c != nil && c.Times.Hard > 0 && f.Holds(now, fl.home, fl.key, c.Stamp)
 	if !usable {
 		if err == nil {
 			fl.copies = node
@@ -216,6 +243,11 @@ func (f *Front) Copied(now time.Duration, op OpID, node int, c *Copy, err error)
 	}
 	f.serve(fl, FromCopy, c.Item, c.Times)
 	f.keep(now, fl, c.Item, c.Times, c.Stamp)
+	if c.Times.Soft <= 0 && f.set.Hot.Refresh(now, fl.key) {
+		fl.copies = node
+		f.askHome(now, fl)
+		return f.flush()
+	}
 	f.land(fl)
 	return f.flush()
 }
@@ -226,6 +258,7 @@ func (f *Front) Answered(now time.Duration, op OpID, a Answer, err error) []Acti
 	if fl == nil {
 		return f.flush()
 	}
+	f.answers(now, fl, fl.home)
 	f.judge(now, fl.home, err)
 	if err != nil {
 		f.goPast(now, fl)
@@ -261,7 +294,7 @@ func (f *Front) Answered(now time.Duration, op OpID, a Answer, err error) []Acti
 func (f *Front) hit(now time.Duration, fl *flight, a Answer) {
 	f.serve(fl, FromHome, *a.Item, a.Times)
 	f.keep(now, fl, *a.Item, a.Times, a.Stamp)
-	if fl.copies >= 0 && a.Times.Soft > 0 {
+	if fl.copies >= 0 && a.Times.Hard > 0 {
 		f.do(Action{Do: DoPutCopy, Node: fl.copies, Key: fl.key, Copy: Copy{*a.Item, a.Times, a.Stamp}})
 	}
 	if a.Token != 0 { // to be refreshed, by this process, for those who come later
@@ -352,10 +385,24 @@ func (f *Front) Filled(now time.Duration, op OpID, r Filled, err error) []Action
 	}
 	f.judge(now, fl.home, err)
 	if err == nil && r.Refusal == Stored && fl.stale != nil {
-		f.keep(now, fl, *fl.stale, fl.times.Minus(now-fl.since), r.Stamp)
+		times := fl.times.Minus(now - fl.since)
+		f.keep(now, fl, *fl.stale, times, r.Stamp)
+		f.putCopies(fl, Copy{*fl.stale, times, r.Stamp})
 	}
 	f.land(fl)
 	return f.flush()
+}
+
+// putCopies gives a hot key's other nodes what its home has taken, so that nobody has to ask the home for it.
+func (f *Front) putCopies(fl *flight, c Copy) {
+	if f.set.Hot == nil || c.Times.Hard <= 0 {
+		return
+	}
+	for _, node := range f.set.Hot.Copies(fl.key) {
+		if !f.Out(node) {
+			f.do(Action{Do: DoPutCopy, Node: node, Key: fl.key, Copy: c})
+		}
+	}
 }
 
 // Renewed is told whether a lease still holds. When it does not, the load goes on for those who wait for it, and what

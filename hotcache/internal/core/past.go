@@ -41,6 +41,10 @@ func (f *Front) judge(now time.Duration, node int, err error) {
 // Nothing is heard of invalidations meanwhile, so a read must not join a load that has begun. It may join one that has
 // not: so there is at most one load of a key under way, and one behind it that everybody joins.
 func (f *Front) goPast(now time.Duration, fl *flight) {
+	if len(fl.reads) == 0 {
+		f.land(fl) // what it brings would be for nobody
+		return
+	}
 	fl.floor = fl.min.named()
 	fl.past, fl.token, fl.min, fl.least, fl.stale = true, 0, Fresh, Fresh, nil
 	if f.running[fl.key] != nil {

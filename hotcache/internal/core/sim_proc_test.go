@@ -89,6 +89,25 @@ func (h simHot) Pick(_ time.Duration, key string, home int) int {
 	return h.w.r.IntN(len(h.w.all))
 }
 
+func (h simHot) Copies(key string) []int {
+	if key != "k0" && key != "k1" {
+		return nil
+	}
+	var all []int
+	for node := range h.w.all {
+		if node != h.w.ring.Owner(key) {
+			all = append(all, node)
+		}
+	}
+	return all
+}
+
+func (h simHot) Refresh(time.Duration, string) bool { return h.w.r.IntN(4) == 0 }
+
+func (h simHot) Asked(int) {}
+
+func (h simHot) Answered(time.Duration, int, time.Duration) {}
+
 func (p *simProc) now() time.Duration { return p.local(p.w.now) }
 
 func (p *simProc) local(t time.Duration) time.Duration {
