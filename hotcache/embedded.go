@@ -132,19 +132,22 @@ func (e *Embedded) Invalidate(ctx context.Context, key string, v Version, by Mem
 
 // GetCopy implements [Node].
 func (e *Embedded) GetCopy(ctx context.Context, key string) (*Copy, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	c, ok := e.copies[key]
 	if !ok {
-		return nil, ctx.Err()
+		return nil, nil
 	}
 	now := e.now()
 	c.Times = c.Times.Minus(now)
 	if c.Times.Hard <= 0 {
 		delete(e.copies, key)
-		return nil, ctx.Err()
+		return nil, nil
 	}
-	return &c, ctx.Err()
+	return &c, nil
 }
 
 // maxCopies is how many copies an embedded node keeps: hot keys are few.
@@ -152,18 +155,21 @@ const maxCopies = 1 << 12
 
 // PutCopy implements [Node].
 func (e *Embedded) PutCopy(ctx context.Context, key string, c Copy) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	old, ok := e.copies[key]
 	if ok && old.Stamp.Generation == c.Stamp.Generation && old.Stamp.Number > c.Stamp.Number {
-		return ctx.Err()
+		return nil
 	}
 	if len(e.copies) >= maxCopies {
 		clear(e.copies)
 	}
 	c.Times = c.Times.Minus(-e.now()) // counted from the start
 	e.copies[key] = c
-	return ctx.Err()
+	return nil
 }
 
 // Follow implements [Node].
@@ -183,6 +189,7 @@ type embeddedFeed struct {
 	node *Embedded
 	as   Member
 	to   Listener
+	over bool // guarded by the node's mutex
 }
 
 // Beat implements [Feed].
@@ -192,12 +199,18 @@ func (f *embeddedFeed) Beat(ctx context.Context, trust time.Duration) (Position,
 	}
 	f.node.mu.Lock()
 	defer f.node.mu.Unlock()
+	if f.over {
+		return Position{}, ErrClosed
+	}
 	f.node.members[f.as] = f.node.now() + trust
 	return f.node.home.At(), nil
 }
 
 // Tell implements [Feed].
 func (f *embeddedFeed) Tell(ctx context.Context, to Member, text string) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
 	f.node.mu.Lock()
 	defer f.node.mu.Unlock()
 	for _, other := range f.node.feeds {
@@ -205,7 +218,7 @@ func (f *embeddedFeed) Tell(ctx context.Context, to Member, text string) error {
 			other.to.Told(text)
 		}
 	}
-	return ctx.Err()
+	return nil
 }
 
 // Close implements [Feed].
@@ -214,4 +227,5 @@ func (f *embeddedFeed) Close() {
 	defer f.node.mu.Unlock()
 	f.node.feeds = slices.DeleteFunc(slices.Clone(f.node.feeds), func(o *embeddedFeed) bool { return o == f })
 	delete(f.node.members, f.as)
+	f.over = true
 }

@@ -27,6 +27,7 @@ const format = 1
 //
 //	header:  <format> <generation> <number> <nonce> <born> <since> <former> <floor ttl> <life>
 //	record:  <format> <generation> <number> <version> <absent> <soft> <hard> <keep> <data>
+//	floor:   <version>, with u behind it if there was an invalidation without a version
 //	lease:   l <generation> <token> <min> <waiters>
 //	failure: f <generation> <why>
 //	message: <format> i <generation> <number> <nonce> <previous nonce> <version> <member>\n<key>

@@ -23,6 +23,7 @@ var unlisted = []struct{ dir, why string }{
 	{"internal/proctest", "processes for tests, though it is not in a test file"},
 	{"internal/redistest", "a server and a network for tests, though it is not in a test file"},
 	{"rmap/rmaptest", "the suite is a test, though it is not in a test file"},
+	{"hotcache/hotcachetest", "the suite is a test, though it is not in a test file"},
 	{"internal/trial", "what tests have in common, though it is not in a test file"},
 	{"internal/lmx/lmxtest", "what tests speak and judge with, though it is not in a test file"},
 }

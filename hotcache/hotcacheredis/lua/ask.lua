@@ -31,11 +31,11 @@ if not good and load then
   return answer('b', nil, nil, call('PTTL', LOAD))
 end
 
-local floor = floored(KEY)
+local floor, unnamed = floored(KEY)
 local ask = MIN
-if MIN == NEWEST or now - born < ttl or floor == NONE then
+if MIN == NEWEST or now - born < ttl or unnamed then
   ask = NEWEST -- what was invalidated before this generation is not known, or only the primary is surely not older
-elseif floor and below(MIN, floor) then
+elseif below(MIN, floor) then
   ask = floor
 end
 call('SET', LOAD, lease(TOKEN, ask, '0'), 'PX', LEASE)

@@ -10,9 +10,13 @@ end
 local place = { generation, whole(number + 1), NONCE, nonce }
 call('PUBLISH', FEED, FORMAT .. ' i ' .. table.concat(place, ' ') .. ' ' .. VERSION .. ' ' .. BY .. '\n' .. KEY)
 
-local floor = floored(KEY)
-if not floor or VERSION == NONE or (floor ~= NONE and below(floor, VERSION)) then
-  floor = VERSION -- one without a version is not made weaker by a later one with a version
+-- One without a version makes none with a version weaker, nor the other way round.
+local floor, unnamed = floored(KEY)
+if below(floor, VERSION) then
+  floor = VERSION
+end
+if unnamed or VERSION == NONE then
+  floor = floor .. 'u'
 end
 local item = stored()
 if item and (VERSION == NONE or below(item.version, VERSION)) then

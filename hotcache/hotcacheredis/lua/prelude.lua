@@ -107,9 +107,13 @@ else
   begin()
 end
 
--- The floor of a key, or nil.
+-- The floor of a key: the highest version that was named, and whether there was an invalidation without one.
 local function floored(key)
-  return call('HGET', FLOORS, key) or former > 0 and call('HGET', FORMER, key) or nil
+  local text = call('HGET', FLOORS, key) or former > 0 and call('HGET', FORMER, key)
+  if not text then
+    return NONE, false
+  end
+  return sub(text, 1, 16), #text > 16
 end
 
 -- What an item is known by, or nil. The text is that of a record, or as much of it as is before the data.

@@ -272,7 +272,7 @@ func (h *Home) Fill(now time.Duration, f Fill) (r Filled, wake bool) {
 		r.Refusal = Outdated
 		return r, l.waiters
 	}
-	if k, there := h.items.get(f.Key); there && k.item.Version > f.Item.Version {
+	if k, there := h.items.get(f.Key); there && k.item.Version > f.Item.Version && k.times.Keep > now-k.since {
 		r.Refusal, r.Floor = Outdated, max(r.Floor, k.item.Version)
 		return r, l.waiters
 	}
@@ -299,7 +299,7 @@ const maxWhy = 512
 // tells whether somebody waits for the key.
 func (h *Home) Fail(now time.Duration, key string, t Token, why string, pause time.Duration) (wake bool) {
 	l, ok := h.leases[key]
-	if !ok || l.token != t {
+	if !ok || l.token != t || l.until <= now {
 		return false
 	}
 	delete(h.leases, key)
