@@ -2,6 +2,7 @@ package rmap
 
 import (
 	"errors"
+	"log/slog"
 	"math/rand/v2"
 	"time"
 
@@ -34,6 +35,8 @@ type replica[K comparable, V any] struct {
 	waiting []*round // those whose proof has begun, and those of proofs that failed
 	subs    map[*subscriber[K, V]]struct{}
 	told    []Event[K, V] // what subscribers are told as soon as readers can see it
+	notes   []slog.Record // what the logger is told as soon as the mutex is not held
+	unsaid  int           // notes for which there was no room
 	stats   Stats
 }
 
@@ -108,7 +111,7 @@ func (f follower[K, V]) Unreadable(err error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.copy.stats.Unreadable++
-	m.log.Warn("a broadcast message cannot be read", "error", err)
+	m.note(slog.LevelWarn, "a broadcast message cannot be read", "error", err)
 	if errors.Is(err, ErrFormat) {
 		m.setState(Refused, err)
 	}

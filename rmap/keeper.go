@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"math/rand/v2"
 	"slices"
 	"time"
@@ -39,14 +40,16 @@ func (m *Map[K, V]) keep() {
 		select {
 		case <-m.life.Done():
 			m.mu.Lock()
-			defer m.mu.Unlock()
 			k.take()
 			k.finish(m.closedError())
+			m.mu.Unlock()
+			m.say()
 			return
 		case <-m.wake:
 		case <-k.timer.C:
 		}
 		k.turn(m.life)
+		m.say()
 		k.timer.Reset(k.idle())
 	}
 }
@@ -207,7 +210,7 @@ func (k *keeper[K, V]) failed(err error) {
 	case c.err == nil:
 		c.err = err
 	}
-	m.log.Debug("comparing with the store failed", "error", err)
+	m.note(slog.LevelDebug, "comparing with the store failed", "error", err)
 }
 
 // compare asks for the store's head until the copy has it.

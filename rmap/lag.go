@@ -3,6 +3,7 @@ package rmap
 import (
 	"errors"
 	"fmt"
+	"log/slog"
 	"time"
 )
 
@@ -119,11 +120,11 @@ func (m *Map[K, V]) setState(s State, err error) {
 	from := c.state
 	c.state, c.since = s, time.Now()
 	m.live.Store(s == Live)
-	level := m.log.Info
+	level := slog.LevelInfo
 	if s == CutOff || s == Refused {
-		level = m.log.Warn
+		level = slog.LevelWarn
 	}
-	level("state of the copy", "from", from.String(), "to", s.String(), "revision", c.revision().String(), "error", errText(err))
+	m.note(level, "state of the copy", "from", from.String(), "to", s.String(), "revision", c.revision().String(), "error", errText(err))
 }
 
 func errText(err error) string {

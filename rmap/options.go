@@ -22,7 +22,8 @@ const (
 // LiveOnly as [Options.MaxStale] refuses reads whenever the copy is not known to be current.
 const LiveOnly time.Duration = -1
 
-// Options are those of [Join]. The zero value is good for maps whose keys are strings or integers.
+// Options are those of [Join]. The zero value is good for maps whose keys are strings or signed
+// integers.
 type Options[K comparable, V any] struct {
 	// Keys and Values turn keys and values into what the store keeps. Nil stands for Strings, Ints, Bytes, Lists of
 	// strings or JSON, whichever fits the type. All processes must use the same.
@@ -31,7 +32,7 @@ type Options[K comparable, V any] struct {
 
 	// TTL, when it is not zero, is how long the whole map lives, from its first write, or, when Sliding is set, from
 	// its last change. The grain is a millisecond. It is fixed when the map begins: a process that says something else
-	// is refused with [ErrLifetime]. Zero goes along with what is there, and begins a map that lives for ever.
+	// is refused with [ErrLifetime], by Join if the map has entries, and otherwise by the first write. Zero goes along with what is there, and begins a map that lives for ever.
 	TTL     time.Duration
 	Sliding bool
 
@@ -50,7 +51,9 @@ type Options[K comparable, V any] struct {
 	// MaxEntries refuses writes after which the map would be larger. Default [DefaultMaxEntries].
 	MaxEntries int
 
-	// Logger gets what cannot be returned: losses, reloads, values that do not decode. Never a value. Nil is silent.
+	// Logger gets what cannot be returned: losses, reloads, values that do not decode. Never a value. Nil is silent. It
+	// is called by the map's own goroutine, under no lock: one that hangs stops the heartbeat, as [Lag] shows, but
+	// neither readers nor writers.
 	Logger *slog.Logger
 }
 

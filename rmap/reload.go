@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"time"
 
 	"github.com/latchkey-go/latchkey/internal/feed"
@@ -72,7 +73,7 @@ func (m *Map[K, V]) catchUp(ctx context.Context, head Head) (bool, error) {
 	c.stats.CaughtUp++
 	c.stats.Replayed += uint64(len(changes))
 	m.publish()
-	m.log.Info("caught up", "changes", len(changes), "revision", c.revision().String())
+	m.note(slog.LevelInfo, "caught up", "changes", len(changes), "revision", c.revision().String())
 	m.release()
 	return true, nil
 }
@@ -126,7 +127,7 @@ func (m *Map[K, V]) reload(ctx context.Context, seen Head) error {
 	}
 	m.copy.stats.Reloads[cause]++
 	m.copy.stats.ReloadTime = time.Since(began)
-	m.log.Info("read the whole map", "cause", cause.String(), "entries", m.copy.tree.Len(),
+	m.note(slog.LevelInfo, "read the whole map", "cause", cause.String(), "entries", m.copy.tree.Len(),
 		"revision", m.copy.revision().String(), "took", time.Since(began))
 	return nil
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"iter"
+	"log/slog"
 	"sync"
 )
 
@@ -223,7 +224,7 @@ func (m *Map[K, V]) deliver() {
 			c.stats.Dropped += uint64(lost)
 			if fell {
 				c.stats.Overflows++
-				m.log.Warn("a subscriber fell behind and must read again", "limit", s.limit, "revision", e.Revision.String())
+				m.note(slog.LevelWarn, "a subscriber fell behind and must read again", "limit", s.limit, "revision", e.Revision.String())
 			}
 		}
 	}
@@ -243,7 +244,7 @@ func (m *Map[K, V]) tellBroken(key *K, r Revision, err error) {
 		where = m.quote(*key)
 	}
 	m.copy.stats.Undecoded++
-	m.log.Warn("an entry cannot be decoded", "key", where, "revision", r.String())
+	m.note(slog.LevelWarn, "an entry cannot be decoded", "key", where, "revision", r.String())
 	m.tell(e)
 }
 
