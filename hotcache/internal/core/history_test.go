@@ -14,7 +14,10 @@ import (
 	"time"
 )
 
-var replay = flag.Uint64("core.seed", 0, "the history to repeat and print, if it is not 0")
+var (
+	replay = flag.Uint64("core.seed", 0, "the history to repeat and print, if it is not 0")
+	most   = flag.Uint64("core.most", 0, "how many histories there are, if it is not 0")
+)
 
 // planOf is the world of a seed.
 func planOf(seed uint64) plan {
@@ -22,7 +25,7 @@ func planOf(seed uint64) plan {
 	p := plan{
 		seed: seed, procs: 2 + r.IntN(3), nodes: 1 + r.IntN(4), keys: 2 + r.IntN(6), chaos: r.IntN(8) > 0,
 		storm: 2*time.Second + time.Duration(r.IntN(3))*time.Second, memory: r.IntN(5) > 0, hot: r.IntN(3) > 0,
-		lag: 200 * time.Millisecond, load: 20 * time.Millisecond, maxFloors: 1000, maxItems: 1000,
+		lag: 200 * time.Millisecond, load: 20 * time.Millisecond, maxFloors: 1000, maxItems: 1000, picky: 0.05,
 		reads: []time.Duration{4, 4, 25}[r.IntN(3)] * time.Millisecond, writes: []time.Duration{10, 40, 150}[r.IntN(3)] * time.Millisecond,
 	}
 	p.hard = []time.Duration{200, 1000, 5000}[r.IntN(3)] * time.Millisecond
@@ -141,6 +144,9 @@ func TestHistories(t *testing.T) {
 	if os.Getenv("LATCHKEY_SOAK") != "" {
 		seeds = 10_000
 	}
+	if *most != 0 {
+		seeds = *most
+	}
 	var next, failed atomic.Uint64
 	var mu sync.Mutex
 	var all sync.WaitGroup
@@ -164,7 +170,7 @@ func TestHistories(t *testing.T) {
 	}
 	all.Wait()
 	if seed := failed.Load(); seed != 0 {
-		report(t, seed)
+		printed(t, seed)
 		return
 	}
 	t.Log(counts)
@@ -179,11 +185,11 @@ func TestHistories(t *testing.T) {
 	}
 }
 
-// report prints the end of a history that went wrong.
-func report(t *testing.T, seed uint64) {
+// printed fails with the end of a history that went wrong.
+func printed(t *testing.T, seed uint64) {
 	w := history(planOf(seed), true)
-	const most = 400
-	log := w.log[max(len(w.log)-most, 0):]
+	const last = 400
+	log := w.log[max(len(w.log)-last, 0):]
 	t.Errorf("seed %d, %+v: %v\nthe last of its %d events; go test -run TestHistories -args -core.seed=%d prints them all:\n%s",
 		seed, w.plan, w.err, len(w.log), seed, strings.Join(log, "\n"))
 }

@@ -370,7 +370,7 @@ func (f *floors) turn(now, ttl time.Duration) {
 	case age >= 2*ttl:
 		f.present, f.former, f.since = map[string]floor{}, nil, now
 	case age >= ttl:
-		f.present, f.former, f.since = map[string]floor{}, f.present, now
+		f.present, f.former, f.since = map[string]floor{}, f.present, f.since+ttl
 	}
 }
 

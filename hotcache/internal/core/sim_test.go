@@ -31,7 +31,8 @@ type plan struct {
 	maxFloors int
 	maxItems  int
 	reads     time.Duration // between two reads of a process, on average
-	writes    time.Duration // between two writes of the fleet; 0 is none
+	writes    time.Duration // between two writes of the fleet
+	picky     float64       // share of reads that want the row as it is now, or a version
 }
 
 type loaderKind uint8
@@ -244,9 +245,9 @@ func (w *world) reader(place int, end time.Duration) {
 	w.after(w.upTo(2*w.reads), func() { w.reader(place, end) })
 	p, key, min := w.live[place], w.anyKey(), Version(0)
 	switch x := w.r.Float64(); {
-	case x < 0.02:
+	case x < w.picky*2/5:
 		min = Fresh
-	case x < 0.05 && w.versions == versioned:
+	case x < w.picky && w.versions == versioned:
 		min = Version(1 + w.r.Uint64N(w.latest(key)))
 	}
 	p.post(0, func() { p.read(key, min) })
