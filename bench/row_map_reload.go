@@ -147,7 +147,7 @@ func (r *reloader) reload(ctx context.Context) error {
 		return fmt.Errorf("read the header: %w", err)
 	}
 	words := strings.Fields(head)
-	if len(words) != 8 || words[0] != "1" {
+	if len(words) != 9 || words[0] != "1" {
 		return fmt.Errorf("the header %q is not of the version that this row knows", head)
 	}
 	number, err := strconv.ParseUint(words[2], 10, 64)

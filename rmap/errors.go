@@ -72,7 +72,8 @@ func (o Outcome) String() string {
 	return "applied"
 }
 
-// A WriteError is returned by every write that did not end well. It never contains a value.
+// A WriteError is returned by every write that did not end well. No value is in its text but what an error of a codec
+// may quote.
 type WriteError struct {
 	Op       string   // name of the method, such as "Set"
 	Map      string   // name of the map

@@ -92,3 +92,28 @@ func TestEntryHiddenAtDeadline(t *testing.T) {
 		}
 	})
 }
+
+// Update changes the value alone: the entry ends when it was to end.
+func TestUpdateKeepsTheDeadline(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := join(t, rmaplocal.New(rmaplocal.Options{}), rmap.Options[string, int]{})
+		if _, err := m.SetTTL(t.Context(), "k", 1, time.Minute); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(59 * time.Second)
+		_, r, err := m.Update(t.Context(), "k", func(old int, ok bool) (int, error) { return old + 1, nil })
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := m.WaitFor(t.Context(), r); err != nil {
+			t.Fatal(err)
+		}
+		if v, ok := m.Get("k"); v != 2 || !ok {
+			t.Fatalf("Get = %d, %t, want 2", v, ok)
+		}
+		time.Sleep(time.Second)
+		if v, ok := m.Get("k"); ok {
+			t.Fatalf("a minute after SetTTL: %d", v)
+		}
+	})
+}

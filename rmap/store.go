@@ -188,7 +188,7 @@ type Result struct {
 type Change struct {
 	Revision Revision
 	Prev     uint64 // nonce of the change before; 0 for the first of a generation
-	Now      int64  // the store's clock at the change, in milliseconds of Unix time
+	Now      int64  // the store's clock at the change, in milliseconds of Unix time; 0 says nothing, where nothing in it ends
 	Expires  int64  // as in Head
 	Steps    []Step // in order
 }

@@ -57,8 +57,11 @@ func (m *Map[K, V]) CompareAndDelete(ctx context.Context, key K, old V) (Revisio
 }
 
 // DeleteAtRevision removes the value that was written by a revision. If there is another one, or none, the error wraps
-// [ErrConflict].
+// [ErrConflict]; the zero Revision wrote none, and is refused.
 func (m *Map[K, V]) DeleteAtRevision(ctx context.Context, key K, at Revision) (Revision, error) {
+	if at.IsZero() {
+		return Revision{}, m.failed("DeleteAtRevision", m.quote(key), fmt.Errorf("%w: the zero Revision wrote no value", ErrInvalid))
+	}
 	return m.one(ctx, "DeleteAtRevision", key, func(b *Batch[K, V]) { b.IfRevision(key, at).Delete(key) })
 }
 
@@ -90,7 +93,7 @@ func (m *Map[K, V]) Destroy(ctx context.Context) (Revision, error) {
 
 // Update replaces the value under a key by what fn makes of it, as often as it takes until nobody else changed it in
 // between. fn gets the present value and whether there is one; it may run several times and must do nothing else. An
-// error of fn ends Update, is returned as it is, and nothing is written.
+// error of fn ends Update, is returned as it is, and nothing is written. The entry keeps its deadline.
 func (m *Map[K, V]) Update(ctx context.Context, key K, fn func(old V, ok bool) (V, error)) (V, Revision, error) {
 	var zero V
 	ctx, cancel := m.limit(ctx)
@@ -107,7 +110,7 @@ func (m *Map[K, V]) Update(ctx context.Context, key K, fn func(old V, ok bool) (
 		if err != nil {
 			return zero, Revision{}, err
 		}
-		res, err := m.do(ctx, "Update", m.quote(key), m.Batch().IfRevision(key, at).Set(key, value))
+		res, err := m.do(ctx, "Update", m.quote(key), m.Batch().IfRevision(key, at).SetKeepTTL(key, value))
 		if !errors.Is(err, ErrConflict) {
 			return value, res.Revision, err
 		}

@@ -20,19 +20,27 @@ const format = 1
 //	zset    <prefix>{<name>}:due  keys with a deadline, by deadline
 //	stream  <prefix>{<name>}:log  the last messages, each under its number
 //	        <prefix>{<name>}:tmp  exists inside a script only
-//	channel <prefix>{<name>}:changes
+//	channel <prefix>{<name>}:changes, with @<database> behind it for another than 0
 //
-//	header:  <format> <generation> <number> <nonce> <cleared> <ttl ms> <sliding> <expires ms>
+//	header:  <format> <generation> <number> <nonce> <cleared> <ttl ms> <sliding> <expires ms> <dated>
 //	entry:   <number>.<nonce>:<deadline ms, or nothing>:<kind><data>
 //	message: <format> <generation> <number> <nonce> <previous nonce> <now ms> <expires ms>\n<step>...
 //	step:    s<length>:<key><length>:<entry>  or  d<length>:<key>  or  x<length>:<key>  or  c  or  y
 //
-// Generations and nonces are 16 hexadecimal digits.
-func (s *Store) hash(name string) string    { return s.o.Prefix + "{" + name + "}" }
-func (s *Store) due(name string) string     { return s.hash(name) + ":due" }
-func (s *Store) log(name string) string     { return s.hash(name) + ":log" }
-func (s *Store) tmp(name string) string     { return s.hash(name) + ":tmp" }
-func (s *Store) channel(name string) string { return s.hash(name) + ":changes" }
+// Generations and nonces are 16 hexadecimal digits. Sliding and dated are 0 or 1; dated says that keys may have deadlines.
+func (s *Store) hash(name string) string { return s.o.Prefix + "{" + name + "}" }
+func (s *Store) due(name string) string  { return s.hash(name) + ":due" }
+func (s *Store) log(name string) string  { return s.hash(name) + ":log" }
+func (s *Store) tmp(name string) string  { return s.hash(name) + ":tmp" }
+
+// channel has the database in its name, since channels of Redis are shared by all its databases.
+func (s *Store) channel(name string) string {
+	channel := s.hash(name) + ":changes"
+	if s.o.Database != 0 {
+		channel += "@" + strconv.Itoa(s.o.Database)
+	}
+	return channel
+}
 
 // errMalformed is what everything is that these functions cannot read and that says it is of this format.
 var errMalformed = errors.New("malformed")
@@ -118,8 +126,9 @@ func parseHeader(text string, newest int) (rmap.Head, error) {
 	sliding := f.until(' ')
 	h.Lifetime.Sliding = sliding == "1"
 	h.Expires = f.number(f.until(' '))
+	dated := f.until(' ')
 	switch {
-	case f.bad, f.rest != "", sliding != "0" && sliding != "1", ttl > rmap.MaxTTL.Milliseconds(), h.Cleared > h.Revision.Number:
+	case f.bad, f.rest != "", sliding != "0" && sliding != "1", dated != "0" && dated != "1", ttl > rmap.MaxTTL.Milliseconds(), h.Cleared > h.Revision.Number:
 		return rmap.Head{}, fmt.Errorf("header: %w", errMalformed)
 	}
 	return h, nil

@@ -14,21 +14,21 @@ import (
 const place = "0123456789abcdef 7 fedcba9876543210"
 
 func TestHeader(t *testing.T) {
-	h, err := parseHeader("1 "+place+" 3 1500 1 1700000000000", format)
+	h, err := parseHeader("1 "+place+" 3 1500 1 1700000000000 1", format)
 	if err != nil || h.Revision != (rmap.Revision{Generation: 0x0123456789abcdef, Number: 7, Nonce: 0xfedcba9876543210}) ||
 		h.Cleared != 3 || h.Lifetime.TTL.Milliseconds() != 1500 || !h.Lifetime.Sliding || h.Expires != 1700000000000 {
 		t.Fatalf("%+v, %v", h, err)
 	}
-	for _, bad := range []string{"", "1", "x " + place + " 3 0 0 0", "1 " + place + " 3 0 0", "1 " + place + " 3 0 0 0 ",
-		"1 " + place + " 8 0 0 0", "1 " + place + " 3 0 2 0", "1 " + place + " -3 0 0 0", "1 " + place + " 03 0 0 0",
-		"1 0000000000000000 7 fedcba9876543210 3 0 0 0", "1 0123456789abcdef 0 fedcba9876543210 0 0 0 0",
-		"1 0123456789abcde 7 fedcba9876543210 3 0 0 0", "0 " + place + " 3 0 0 0", "-1 " + place + " 3 0 0 0",
-		"1 " + place + " 3 99999999999999999 0 0", "99999999999 " + place + " 3 0 0 0"} {
+	for _, bad := range []string{"", "1", "x " + place + " 3 0 0 0 0", "1 " + place + " 3 0 0 0", "1 " + place + " 3 0 0 0 0 ", "1 " + place + " 3 0 0 0 2",
+		"1 " + place + " 8 0 0 0 0", "1 " + place + " 3 0 2 0 0", "1 " + place + " -3 0 0 0 0", "1 " + place + " 03 0 0 0 0",
+		"1 0000000000000000 7 fedcba9876543210 3 0 0 0 0", "1 0123456789abcdef 0 fedcba9876543210 0 0 0 0 0",
+		"1 0123456789abcde 7 fedcba9876543210 3 0 0 0 0", "0 " + place + " 3 0 0 0 0", "-1 " + place + " 3 0 0 0 0",
+		"1 " + place + " 3 99999999999999999 0 0 0", "99999999999 " + place + " 3 0 0 0 0"} {
 		if _, err := parseHeader(bad, format); err == nil || errors.Is(err, rmap.ErrFormat) {
 			t.Errorf("%q: %v, want an error that is not ErrFormat", bad, err)
 		}
 	}
-	for _, newer := range []string{"2 " + place + " 3 0 0 0", "2 whatever it is", "17 ", "2"} {
+	for _, newer := range []string{"2 " + place + " 3 0 0 0 0", "2 whatever it is", "17 ", "2"} {
 		if _, err := parseHeader(newer, format); !errors.Is(err, rmap.ErrFormat) {
 			t.Errorf("%q: %v, want ErrFormat", newer, err)
 		}

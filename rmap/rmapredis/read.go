@@ -18,36 +18,40 @@ const (
 	scanBytes = 1 << 20
 )
 
-// Scan implements [rmap.Store].
+// Scan implements [rmap.Store]. While a chunk is read the next one is fetched.
 func (s *Store) Scan(ctx context.Context, name string, yield func([]rmap.Entry) error) error {
 	if err := s.ready(ctx, name); err != nil {
 		return err
 	}
-	count, cursor := int64(scanFirst), uint64(0)
+	ctx, cancel := context.WithCancel(ctx) // ends what is being fetched when the scan ends early
+	defer cancel()
+	count, next := int64(scanFirst), s.fetch(ctx, name, 0, scanFirst)
 	header, fields := false, 0
-	for {
-		chunk, err := s.chunk(ctx, name, cursor, count)
+	for next != nil {
+		chunk := <-next
+		if chunk.err != nil {
+			return fmt.Errorf("rmapredis: scan of map %q: %w", name, chunk.err)
+		}
+		next = nil
+		if chunk.Cursor != 0 {
+			count = nextCount(count, chunk.Elements)
+			next = s.fetch(ctx, name, chunk.Cursor, count)
+		}
+		entries, err := s.entries(chunk.Elements)
 		if err != nil {
 			return fmt.Errorf("rmapredis: scan of map %q: %w", name, err)
 		}
-		entries, size, err := s.entries(chunk.Elements)
 		header, fields = header || len(entries) < len(chunk.Elements)/2, fields+len(entries)
-		if err != nil {
-			return fmt.Errorf("rmapredis: scan of map %q: %w", name, err)
-		}
 		if len(entries) > 0 {
 			if err := yield(entries); err != nil {
 				return err
 			}
 		}
-		if cursor = chunk.Cursor; cursor == 0 {
-			if fields > 0 && !header {
-				return s.headed(ctx, name)
-			}
-			return nil
-		}
-		count = nextCount(count, size)
 	}
+	if fields > 0 && !header {
+		return s.headed(ctx, name)
+	}
+	return nil
 }
 
 // headed refuses a hash without a header. One that began during a scan has one which the scan did not show.
@@ -65,38 +69,48 @@ func (s *Store) headed(ctx context.Context, name string) error {
 }
 
 // nextCount aims at scanBytes, by what the chunk before was like, and grows by steps.
-func nextCount(count int64, size int) int64 {
-	return min(max(count*scanBytes/int64(max(size, 1)), 1), 4*count, scanMost)
+func nextCount(count int64, chunk []string) int64 {
+	size := 1
+	for _, text := range chunk {
+		size += len(text)
+	}
+	return min(max(count*scanBytes/int64(size), 1), 4*count, scanMost)
 }
 
-func (s *Store) chunk(ctx context.Context, name string, cursor uint64, count int64) (rueidis.ScanEntry, error) {
-	if err := ctx.Err(); err != nil {
-		return rueidis.ScanEntry{}, err
-	}
-	ctx, cancel := s.limited(ctx)
-	defer cancel()
-	chunk, err := s.client.Do(ctx, s.client.B().Hscan().Key(s.hash(name)).Cursor(cursor).Count(count).Build()).AsScanEntry()
-	if err != nil {
-		return rueidis.ScanEntry{}, s.unread(err)
-	}
-	return chunk, nil
+// A fetched is a part of a hash, or why there is none.
+type fetched struct {
+	rueidis.ScanEntry
+	err error
 }
 
-// entries reads fields and values, and returns how many bytes they have.
-func (s *Store) entries(pairs []string) ([]rmap.Entry, int, error) {
-	entries, size := make([]rmap.Entry, 0, len(pairs)/2), 0
+// fetch asks for a part of a hash. The answer waits until it is taken.
+func (s *Store) fetch(ctx context.Context, name string, cursor uint64, count int64) <-chan fetched {
+	done := make(chan fetched, 1)
+	go func() {
+		ctx, cancel := s.limited(ctx)
+		defer cancel()
+		command := s.client.B().Hscan().Key(s.hash(name)).Cursor(cursor).Count(count).Build()
+		chunk, err := s.client.Do(ctx, command).AsScanEntry()
+		if err != nil {
+			err = s.unread(err)
+		}
+		done <- fetched{chunk, err}
+	}()
+	return done
+}
+
+// entries reads fields and values.
+func (s *Store) entries(pairs []string) ([]rmap.Entry, error) {
+	entries := make([]rmap.Entry, 0, len(pairs)/2)
 	for i := 0; i+1 < len(pairs); i += 2 {
 		key, text := pairs[i], pairs[i+1]
-		size += len(key) + len(text)
-		if key == "" {
-			if _, err := parseHeader(text, s.o.version); err != nil {
-				return nil, 0, foreign(err)
-			}
-			continue
+		if key != "" {
+			entries = append(entries, storedEntry(key, text))
+		} else if _, err := parseHeader(text, s.o.version); err != nil {
+			return nil, foreign(err)
 		}
-		entries = append(entries, storedEntry(key, text))
 	}
-	return entries, size, nil
+	return entries, nil
 }
 
 // Since implements [rmap.Store].

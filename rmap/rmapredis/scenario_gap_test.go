@@ -341,7 +341,7 @@ func (w *world) byHand(key, value string) rmap.Revision {
 	at.Number, at.Nonce = at.Number+1, at.Nonce^0xabcdef
 	w.Multi(
 		[]string{"HSET", w.hash(), key, fmt.Sprintf("%d.%016x::p%s", at.Number, at.Nonce, value)},
-		[]string{"HSET", w.hash(), "", fmt.Sprintf("1 %016x %d %016x 0 0 0 0", at.Generation, at.Number, at.Nonce)},
+		[]string{"HSET", w.hash(), "", fmt.Sprintf("1 %016x %d %016x 0 0 0 0 0", at.Generation, at.Number, at.Nonce)},
 	)
 	return at
 }

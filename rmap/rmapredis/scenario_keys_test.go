@@ -16,7 +16,7 @@ import (
 
 // strange are keys like the bookkeeping of other packages and of ours.
 var strange = []string{"p:a=b", "=pool:x", "=gen", "=rev", "=kind", "=", ":", " ", "\x00", "\n", "{flags}:log", "flags:due",
-	"1 00000000000000aa 1 00000000000000bb 0 0 0 0", "\xff\xfe", "tmp", "changes"}
+	"1 00000000000000aa 1 00000000000000bb 0 0 0 0 0", "\xff\xfe", "tmp", "changes"}
 
 // S19: any text is a key, whoever writes it: a process with a copy, a script, or somebody by hand.
 func TestS19AnyKey(t *testing.T) {

@@ -221,7 +221,7 @@ func (r *replica) is(s rmap.State) {
 // An entry as the layout describes it, read without the help of the package.
 var (
 	entryText  = regexp.MustCompile(`(?s)^([1-9][0-9]*)\.([0-9a-f]{16}):([0-9]*):([pil])(.*)$`)
-	headerText = regexp.MustCompile(`^1 ([0-9a-f]{16}) ([1-9][0-9]*) ([0-9a-f]{16}) [0-9]+ [0-9]+ [01] [0-9]+$`)
+	headerText = regexp.MustCompile(`^1 ([0-9a-f]{16}) ([1-9][0-9]*) ([0-9a-f]{16}) [0-9]+ [0-9]+ [01] [0-9]+ [01]$`)
 )
 
 // stored reads the map as it is in Redis: the entries and the revision.

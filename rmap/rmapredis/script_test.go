@@ -128,10 +128,12 @@ func TestLostListOfDeadlines(t *testing.T) {
 	}
 	// A list of entries that are not there, or have no deadline, is mended on the way.
 	write(t, s, "m", set("b", "1"))
+	w.Ops[0].Key, w.Ops[0].TTL = "a", time.Hour
+	write(t, s, "m", w)
 	server.Do("ZADD", s.due("m"), "1", "b", "1", "none")
 	write(t, s, "m", set("c", "1"))
-	if n := server.Int("ZCARD", s.due("m")); n != 0 || len(contents(t, s, "m")) != 2 {
-		t.Errorf("%d stale deadlines are left, and the map has %q", n, contents(t, s, "m"))
+	if n := server.Int("ZCARD", s.due("m")); n != 1 || len(contents(t, s, "m")) != 3 {
+		t.Errorf("%d deadlines are left, want 1, and the map has %q", n, contents(t, s, "m"))
 	}
 }
 

@@ -54,6 +54,9 @@ type Options struct {
 	// Heartbeat is how often the connection for changes is asked for a sign of life, and Pong how long that may take,
 	// or the answer to [rmap.Feed.Head]. One that went silent is noticed within their sum. 0 is one second each.
 	Heartbeat, Pong time.Duration
+	// Database is the number of the database that the client of [New] has selected. Channels are shared by all databases
+	// of a server, so it is part of their names. [Open] takes it from the URL.
+	Database int
 	// TLS, for Open with a rediss:// URL, says which certificates are trusted and shown; nil trusts those of the system.
 	TLS *tls.Config
 	// Logger is told of connections made and lost; nil is silent. Keys and values are never logged.
@@ -92,6 +95,7 @@ func Open(ctx context.Context, address string, o Options) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
+	o.Database = option.SelectDB
 	if o.TLS != nil {
 		if option.TLSConfig == nil {
 			return nil, fmt.Errorf("rmapredis: %w: Options.TLS with a URL that is not rediss://", rmap.ErrInvalid)

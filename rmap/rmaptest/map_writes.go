@@ -124,6 +124,9 @@ func mapAtRevision(e *env) {
 	e.conflicts(true, r2)(a.SetAtRevision(e.ctx, "k", r3, "w"))
 	r4 := e.next(e.did(a.DeleteAtRevision(e.ctx, "k", r2)), r3)
 	e.conflicts(false, r4)(a.DeleteAtRevision(e.ctx, "k", r2))
+	if _, err := a.DeleteAtRevision(e.ctx, "k", rmap.Revision{}); !errors.Is(err, rmap.ErrInvalid) {
+		e.Errorf("DeleteAtRevision of no revision: %v, want ErrInvalid", err)
+	}
 	e.conflicts(false, r4)(a.SetAtRevision(e.ctx, "k", r2, "w"))
 	e.synced(b)
 	shows(e, b, map[string]string{"other": "v"})
@@ -245,7 +248,10 @@ func writers(ctx context.Context, m *rmap.Map[string, string]) map[string]func()
 			return m.CompareAndDelete(ctx, "k", "v")
 		},
 		"DeleteAtRevision": func() (rmap.Revision, error) {
-			r, _ := m.Snapshot().RevisionOf("k")
+			r, ok := m.Snapshot().RevisionOf("k")
+			if !ok {
+				r = rmap.Revision{Generation: 1, Number: 1, Nonce: 1}
+			}
 			return m.DeleteAtRevision(ctx, "k", r)
 		},
 		"Reset": func() (rmap.Revision, error) { return m.Reset(ctx) },

@@ -21,6 +21,7 @@ type witness struct {
 	closed  bool
 	partial bool // it came late: its copy does not have what was before it
 	changes []rmap.Change
+	clock   int64 // the store's, as far as changes told
 	nonces  map[uint64]bool
 	entries map[string]rmap.Entry
 	broken  []string
@@ -94,12 +95,24 @@ func (w *witness) Changed(c rmap.Change) {
 	if len(c.Steps) == 0 {
 		w.complain("%v has no steps", c.Revision)
 	}
+	if c.Now != 0 && c.Now < w.clock {
+		w.complain("%v is %d ms before a change before it", c.Revision, w.clock-c.Now)
+	}
+	w.clock = max(w.clock, c.Now)
+	if c.Now == 0 && ends(&c) {
+		w.complain("%v has something that ends, and does not say what time it is", c.Revision)
+	}
 	if c.Expires != 0 && c.Expires <= c.Now {
 		w.complain("%v is at %d and says that the map ended at %d", c.Revision, c.Now, c.Expires)
 	}
 	for _, s := range c.Steps {
 		w.step(&c, s)
 	}
+}
+
+// ends tells whether there is a deadline in a change.
+func ends(c *rmap.Change) bool {
+	return c.Expires != 0 || slices.ContainsFunc(c.Steps, func(s rmap.Step) bool { return s.Entry.Deadline != 0 })
 }
 
 // place checks that a change follows the one before.
@@ -130,9 +143,6 @@ func (w *witness) place(c rmap.Change) {
 	}
 	if r.Number != last.Revision.Number+1 || c.Prev != last.Revision.Nonce {
 		w.complain("%v, after %x, was told after %v", r, c.Prev, last.Revision)
-	}
-	if c.Now < last.Now {
-		w.complain("%v is %d ms before the change before it", r, last.Now-c.Now)
 	}
 }
 

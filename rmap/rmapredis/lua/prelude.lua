@@ -33,10 +33,10 @@ map.now = now
 
 -- The header, in the field that no key can have.
 local header = redis.call('HGET', HASH, '')
-local version, generation, number, prev, cleared, ttl, sliding, expires
+local version, generation, number, prev, cleared, ttl, sliding, expires, dated
 if header then
-  version, generation, number, prev, cleared, ttl, sliding, expires =
-    string.match(header, '^(%d+) (%x+) (%d+) (%x+) (%d+) (%d+) ([01]) (%d+)$')
+  version, generation, number, prev, cleared, ttl, sliding, expires, dated =
+    string.match(header, '^(%d+) (%x+) (%d+) (%x+) (%d+) (%d+) ([01]) (%d+) ([01])$')
   version = version or string.match(header, '^(%d+) ')
   if version and tonumber(version) > tonumber(VERSION) then
     map.fail('FORMAT')
@@ -184,8 +184,8 @@ function map.destroy()
   tomb, born = true, true
 end
 
--- Entries past their deadline go first, so that no operation meets them. A map without deadlines pays one look.
-local dated = header and redis.call('ZCARD', DUE) > 0
+-- Entries past their deadline go first, so that no operation meets them. A map without deadlines says so in its header.
+dated = header and dated == '1' and redis.call('ZCARD', DUE) > 0
 if dated then
   for _, key in ipairs(redis.call('ZRANGEBYSCORE', DUE, '-inf', now, 'LIMIT', 0, PURGE)) do
     local text = redis.call('HGET', HASH, key)
@@ -217,12 +217,12 @@ end
 
 -- Writes the entries and when they end.
 local stored = false -- whether the new header is there
-local function store(head)
+local function store(place)
   local fresh = wiped or not header
   if fresh then
     redis.call('UNLINK', HASH, DUE) -- DUE may be left of a life that ended otherwise than by its time
   end
-  local put, drop, add, undated = { '', head }, {}, {}, stale
+  local put, drop, add, undated = { '', '' }, {}, {}, stale
   for key, text in pairs(staged) do
     if text then
       put[#put + 1], put[#put + 2] = key, text
@@ -235,6 +235,7 @@ local function store(head)
       undated[#undated + 1] = key
     end
   end
+  put[2] = place .. ((#add > 0 or (dated and not fresh)) and ' 1' or ' 0')
   batched('HSET', HASH, put)
   stored = true
   batched('HDEL', HASH, drop)
@@ -291,12 +292,16 @@ local function commit(reply)
   local ends = string.format('%.0f', expires)
   local message = table.concat({ VERSION, generation, number, NONCE, prev, string.format('%.0f', now), ends }, ' ') ..
     '\n' .. table.concat(steps)
-  -- What may be forbidden comes first: a user without the channel leaves nothing half done.
+  -- What may be forbidden comes first: a user without the channel leaves nothing half done, nor does something else
+  -- that is where the deadlines are to be.
+  if next(deadlines) and not dated then
+    redis.call('ZCARD', DUE)
+  end
   redis.call('PUBLISH', CHANNEL, message)
   local done, why = pcall(store, table.concat({ VERSION, generation, number, NONCE, cleared, ttl, sliding, ends }, ' '))
   if not done and stored then
     -- The user may do a part of this. Nobody has the nonce that the header gets now, so every copy reads what there is.
-    local other = table.concat({ VERSION, generation, number, string.reverse(NONCE), cleared, ttl, sliding, ends }, ' ')
+    local other = table.concat({ VERSION, generation, number, string.reverse(NONCE), cleared, ttl, sliding, ends, 1 }, ' ')
     redis.call('HSET', HASH, '', other)
     error({ err = 'RMAPHALF the user lacks a permission, and a part is done' })
   elseif not done then
