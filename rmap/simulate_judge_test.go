@@ -186,7 +186,8 @@ func (j *judge) watch(ctx context.Context, events int) {
 	for e := range sequence {
 		if e.Revision != at {
 			// What is told of a state older than the snapshot is in it already, so the replay goes back and comes again.
-			sure = sure || e.Revision.Generation == from.Generation && e.Revision.Number > from.Number
+			// So is one of a higher number that the store had before it went back, if the snapshot was taken after that.
+			sure = sure || e.Revision != from && j.s.follows(e.Revision, from)
 			if sure {
 				j.replayed(at)
 			}
