@@ -29,7 +29,7 @@
 //
 // A user of the server with few permissions needs, with the default prefix:
 //
-//	~latchkey:cache:* &latchkey:cache:* +@read +@write +@scripting +@pubsub +@connection +time +info
+//	~latchkey:cache:* &latchkey:cache:* +@read +@write +@scripting +@pubsub +time +info +ping
 package hotcacheredis
 
 import (
