@@ -38,6 +38,24 @@ func TestMapForeignAndNewerData(t *testing.T) {
 	}
 }
 
+// A field that something else wrote into a map is no value: it is named, and can be replaced and removed.
+func TestMapFieldOfAnother(t *testing.T) {
+	m := startMaps(t, redistest.Options{})
+	m.set("m", "k", "v")
+	plant := func() {
+		m.server.Do("HSET", "latchkey:map:{m}", "alien", "x")
+		m.server.Do("DEL", "latchkey:map:{m}:log")
+	}
+	plant()
+	m.run("get", "m", "alien").want(t, 1, "", "was not written by Latchkey, and no program reads it")
+	m.run("get", "m", "alien", "--json").want(t, 1, `"code":"foreign"`, "")
+	m.run("ls", "m").want(t, 0, "1 key", "not listed: what is under alien in map m was not written by Latchkey")
+	m.set("m", "alien", "mended")
+	m.run("get", "m", "alien").want(t, 0, "mended", "")
+	plant()
+	m.revision(m.run("del", "m", "alien"))
+}
+
 func TestMapStoreThatIsNoneOrAway(t *testing.T) {
 	m := &testMaps{t: t}
 	for address, want := range map[string]string{

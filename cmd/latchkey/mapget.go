@@ -30,6 +30,9 @@ The exit status is 1 when there is nothing under the key.`,
 				if !ok {
 					return v.absent(args[1])
 				}
+				if h.Err != nil {
+					return v.unreadable(args[1])
+				}
 				if !a.json {
 					return a.writeAll(valueText(h.Value, a.look.width > 0))
 				}
@@ -47,6 +50,14 @@ The exit status is 1 when there is nothing under the key.`,
 func (v *mapView) absent(key string) error {
 	return &statusError{exitError, &mapError{codeAbsent, fmt.Sprintf("map %s has no key %s; `latchkey map ls %s` lists them",
 		plain(v.name), plain(key), plain(v.name)), rmap.ErrAbsent}}
+}
+
+// unreadable is the error of a key under which there is something that Latchkey did not write.
+func (v *mapView) unreadable(key string) error {
+	m, k := plain(v.name), plain(key)
+	return &statusError{exitError, &mapError{codeForeign, fmt.Sprintf("what is under %s in map %s was not written by Latchkey, and "+
+		"no program reads it: `latchkey map set %s %s VALUE` replaces it, `latchkey map del %s %s` removes it", k, m, m, k, m, k),
+		rmap.ErrForeign}}
 }
 
 // valueText is a value as get prints it.

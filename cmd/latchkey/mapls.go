@@ -76,6 +76,12 @@ func (a *app) mapList(ctx context.Context, v *mapView, o mapListOptions) error {
 		}
 	}
 	slices.Sort(keys)
+	if !a.json {
+		for key := range shot.Broken() {
+			a.notef("not listed: %v", v.unreadable(key))
+			break
+		}
+	}
 	found := len(keys)
 	if o.limit > 0 && found > o.limit {
 		keys = keys[:o.limit]

@@ -119,7 +119,7 @@ func (a *app) mapSet(cmd *cobra.Command, s *mapStore, name, key string, words []
 		}
 		there, ok := shot.Entry(key)
 		kind := rmap.Plain
-		if ok {
+		if ok && there.Err == nil {
 			kind = there.Value.Kind
 		}
 		now := kind // what is there has this kind
