@@ -17,14 +17,15 @@ import (
 // A Cache reads rows through this process's memory, the nodes and the loader, in that order. It is safe for use by
 // several goroutines.
 type Cache[K comparable, V any] struct {
-	loader Loader[K, V]
-	o      Options[K, V]
-	me     Member
-	ring   *core.Ring
-	nodes  []*nodeLink
-	memory *memory[K, V] // nil keeps nothing
-	log    *slog.Logger
-	start  time.Time
+	loader  Loader[K, V]
+	o       Options[K, V]
+	me      Member
+	ring    *core.Ring
+	nodes   []*nodeLink
+	memory  *memory[K, V] // nil keeps nothing
+	samples *sampler[K]
+	log     *slog.Logger
+	start   time.Time
 
 	life context.Context // ends with Close; loads and whatever else is under way end with it
 	end  context.CancelFunc
@@ -33,6 +34,7 @@ type Cache[K comparable, V any] struct {
 	mu     sync.Mutex // guards what follows; never held while a node or the loader is waited for
 	closed bool
 	front  *core.Front
+	hot    *core.Hot
 	reads  map[core.ReadID]*reader[V]
 	lastID core.ReadID
 	alarm  *time.Timer // of the core's next deadline
@@ -66,7 +68,7 @@ func New[K comparable, V any](loader Loader[K, V], o Options[K, V]) (*Cache[K, V
 	}
 	c := &Cache[K, V]{
 		loader: loader, o: o, me: Member(rand.Text()), log: o.Logger, start: time.Now(),
-		reads: map[core.ReadID]*reader[V]{}, stats: stats{hits: xsync.NewCounter()},
+		reads: map[core.ReadID]*reader[V]{}, samples: newSampler[K](), stats: stats{hits: xsync.NewCounter()},
 	}
 	if err := c.connect(); err != nil {
 		return nil, fmt.Errorf("hotcache: %w", err)
@@ -88,8 +90,12 @@ func (c *Cache[K, V]) connect() error {
 	c.life, c.end = context.WithCancel(context.Background())
 	c.memory = newMemory[K, V](c.o.MemoryEntries, c.o.MemoryBytes, func() { c.stats.evicted.Add(1) })
 	set := c.o.settings()
-	set.Home = c.ring.Owner
-	c.front = core.NewFront(len(names), set, mathrand.New(mathrand.NewPCG(mathrand.Uint64(), mathrand.Uint64())))
+	random := mathrand.New(mathrand.NewPCG(mathrand.Uint64(), mathrand.Uint64()))
+	c.hot = core.NewHot(c.now(), core.HotSettings{
+		Me: string(c.me), Ring: c.ring, Copies: c.o.Copies, Share: c.o.HotShare, Window: c.o.HotWindow,
+	}, random)
+	set.Home, set.Hot = c.ring.Owner, c.hot
+	c.front = core.NewFront(len(names), set, random)
 	c.alarm = time.AfterFunc(time.Hour, c.tick)
 	c.alarm.Stop()
 	for i, n := range c.o.Nodes {
@@ -105,6 +111,8 @@ func (c *Cache[K, V]) connect() error {
 		c.busy.Add(1)
 		go c.tend(n)
 	}
+	c.busy.Add(1)
+	go c.watch()
 	return nil
 }
 
@@ -115,6 +123,7 @@ func (c *Cache[K, V]) now() time.Duration { return time.Since(c.start) }
 // [ErrNotFound] when there is no such row. A read that begins after an [Cache.Invalidate] of the key has returned, in
 // whatever process, never gets an older version: see there.
 func (c *Cache[K, V]) Get(ctx context.Context, key K) (V, error) {
+	c.samples.count(key)
 	if c.memory != nil {
 		if r, ok := c.memory.get(key, c.now); ok {
 			c.stats.hits.Inc()
@@ -136,6 +145,7 @@ func (c *Cache[K, V]) GetVersion(ctx context.Context, key K) (V, Version, error)
 // GetAtLeast is Get that returns no version below min: the one that the reader has seen, or written, elsewhere. [Fresh]
 // loads the row in any case.
 func (c *Cache[K, V]) GetAtLeast(ctx context.Context, key K, min Version) (V, Version, error) {
+	c.samples.count(key)
 	if c.memory != nil && min != Fresh {
 		if r, ok := c.memory.get(key, c.now); ok && r.version >= min {
 			c.stats.hits.Inc()

@@ -128,6 +128,10 @@ func (l *listener[K, V]) Woken(key string) {
 
 // Told implements [Listener].
 func (l *listener[K, V]) Told(text string) {
+	if core.IsReport(text) {
+		l.c.toldHot(l.n, text)
+		return
+	}
 	words := strings.Split(text, " ")
 	if len(words) != 4 || words[0] != "ack" {
 		return

@@ -82,9 +82,11 @@ type Options[K comparable, V any] struct {
 
 	// Copies is on how many nodes a hot key is. 0 is 8, or all nodes if there are fewer; 1 is without copies.
 	Copies int
-	// HotShare is the share of all reads that makes a key hot. Default 0.002.
+	// HotShare is the share of all reads of the fleet, those that memory answers included, that makes a key hot; with less
+	// than half of it for two windows it is cold again. With few reads, less than 8/HotShare or 1000 in a window, no key
+	// is. Default 0.002.
 	HotShare float64
-	// HotWindow is how often what is hot is looked at and told to the fleet. Default 1 s.
+	// HotWindow is how often what is hot is looked at and told to the fleet; a new hot key is told of at once. Default 1 s.
 	HotWindow time.Duration
 
 	// Rules are those of the embedded node, if Nodes is nil; of the lease and the floors everybody must use the same.
@@ -99,6 +101,8 @@ const (
 	defaultTrust       = 250 * time.Millisecond
 	minTrust           = 20 * time.Millisecond
 	defaultEntries     = 10_000
+	minHotShare        = 0.0001 // a counter each
+	minHotWindow       = 50 * time.Millisecond
 )
 
 func (o Options[K, V]) withDefaults() (Options[K, V], error) {
@@ -154,8 +158,11 @@ func (o Options[K, V]) withDefaults() (Options[K, V], error) {
 	if o.HotShare == 0 {
 		o.HotShare = 0.002
 	}
-	if o.HotShare < 0 || o.HotShare >= 1 {
-		return o, fmt.Errorf("%w: HotShare is %v: it is a share, such as 0.002", ErrInvalid, o.HotShare)
+	if !(o.HotShare >= minHotShare && o.HotShare < 1) {
+		return o, fmt.Errorf("%w: HotShare is %v: it is a share, such as 0.002, the least is %v", ErrInvalid, o.HotShare, minHotShare)
+	}
+	if o.HotWindow < minHotWindow {
+		return o, fmt.Errorf("%w: HotWindow is %v, the least is %v", ErrInvalid, o.HotWindow, minHotWindow)
 	}
 	if len(o.Nodes) > MaxNodes {
 		return o, fmt.Errorf("%w: %d nodes, the limit is %d", ErrTooLarge, len(o.Nodes), MaxNodes)

@@ -13,6 +13,9 @@ import (
 type stats struct {
 	hits          *xsync.Counter // answers from memory
 	evicted       atomic.Uint64
+	hotSent       atomic.Uint64
+	hotHeard      atomic.Uint64
+	hotBroken     atomic.Uint64
 	outcomes      [core.Outcomes + 1]uint64
 	loads         uint64
 	loadErrors    uint64
@@ -58,11 +61,22 @@ type Stats struct {
 	MemoryEntries int               // what this process keeps, about
 	MemoryEvicted uint64            // what it gave up to make room
 	NodeErrors    map[string]uint64 // by node
+	NodeReads     map[string]uint64 // by node: how often it was asked for a key, or for the copy of one
+	HotKeys       int               // how many keys are hot now
+	HotSamples    uint64            // reads that were counted for hot keys; each stands for as many as load makes needful
+	HotMissed     uint64            // reads that were to be counted, and were not, since a buffer was full or in use
+	HotSent       uint64            // reports of hot keys that this process sent, by as many nodes as it sent them over
+	HotHeard      uint64            // reports that it heard, its own included
+	HotBroken     uint64            // reports that could not be read
 }
 
 // Stats returns the counts so far.
 func (c *Cache[K, V]) Stats() Stats {
-	out := Stats{Reads: map[string]uint64{}, NodeErrors: map[string]uint64{}, MemoryEvicted: c.stats.evicted.Load()}
+	out := Stats{
+		Reads: map[string]uint64{}, NodeErrors: map[string]uint64{}, NodeReads: map[string]uint64{},
+		MemoryEvicted: c.stats.evicted.Load(), HotSamples: c.samples.taken.Load(), HotMissed: c.samples.missed.Load(),
+		HotSent: c.stats.hotSent.Load(), HotHeard: c.stats.hotHeard.Load(), HotBroken: c.stats.hotBroken.Load(),
+	}
 	if c.memory != nil {
 		out.MemoryEntries = c.memory.len()
 	}
@@ -71,6 +85,10 @@ func (c *Cache[K, V]) Stats() Stats {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	out.HotKeys = c.hot.Len()
+	for i, n := range c.nodes {
+		out.NodeReads[n.name] = c.hot.Questions(i)
+	}
 	s := &c.stats
 	for o := core.FromMemory; o < core.Outcomes; o++ {
 		out.Reads[o.String()] = s.outcomes[o]

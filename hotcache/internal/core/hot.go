@@ -98,10 +98,10 @@ func (h *Hot) Count(key string, weight uint64) {
 // Next returns when Tick must be called.
 func (h *Hot) Next() time.Duration { return h.check }
 
-// HotNews is what a process has to say; texts that are empty are nothing.
+// HotNews is what a process has to say; nil is nothing.
 type HotNews struct {
-	Report string // to be told to everybody
-	Set    string // to be kept where a process that begins finds it: see Adopt
+	Report *Report // to be told to everybody
+	Set    *Report // to be kept where a process that begins finds it: see Adopt
 }
 
 // Tick ends a window when it is time, and looks for keys that become hot within one.
@@ -128,10 +128,10 @@ func (h *Hot) length() time.Duration {
 }
 
 // close ends a window and returns what is to be told of it.
-func (h *Hot) close(now time.Duration) string {
-	text := h.report(now, reportWindow)
+func (h *Hot) close(now time.Duration) *Report {
+	r := h.report(now, reportWindow)
 	if h.seen.Total() == 0 && h.quiet {
-		text = ""
+		r = nil
 	}
 	h.quiet = h.seen.Total() == 0
 	h.seen.Reset()
@@ -142,12 +142,12 @@ func (h *Hot) close(now time.Duration) string {
 			delete(h.latest, name)
 		}
 	}
-	return text
+	return r
 }
 
 // report notes what was counted in this window so far, and returns it for the others: the keys that may be hot, or are.
-func (h *Hot) report(now time.Duration, kind string) string {
-	r := hotReport{kind: kind, from: h.set.Me, over: max(now-h.began, time.Millisecond), next: max(h.length(), time.Millisecond)}
+func (h *Hot) report(now time.Duration, kind string) *Report {
+	r := &Report{kind: kind, from: h.set.Me, over: max(now-h.began, time.Millisecond), next: max(h.length(), time.Millisecond)}
 	r.Summary = h.seen.Top(h.set.Counters)
 	least := uint64(h.set.Share / 4 * float64(r.Total))
 	kept := r.Keys[:0]
@@ -161,35 +161,30 @@ func (h *Hot) report(now time.Duration, kind string) string {
 	r.Keys = kept
 	r.Summary = r.Cut(maxReportKeys)
 	h.note(now, r)
-	return r.String()
+	return r
 }
 
-func (h *Hot) note(now time.Duration, r hotReport) {
+func (h *Hot) note(now time.Duration, r *Report) {
 	if _, known := h.latest[r.from]; !known && len(h.latest) >= maxMembers {
 		return
 	}
 	h.latest[r.from] = heard{r.Scale(uint64(h.set.Window), uint64(r.over)), now + r.next*5/2}
 }
 
-// Told takes a report of another process. It tells whether it was one.
-func (h *Hot) Told(now time.Duration, text string) bool {
-	r, err := parseReport(text)
-	if err != nil || r.kind == reportSet {
-		return false
+// Hear takes a report of another process.
+func (h *Hot) Hear(now time.Duration, r Report) {
+	if r.kind != reportSet && r.from != h.set.Me {
+		h.note(now, &r)
+		h.hurried = h.hurried || r.Early()
 	}
-	if r.from != h.set.Me {
-		h.note(now, r)
-		h.hurried = h.hurried || r.kind == reportEarly
-	}
-	return true
 }
 
 // hurry reports before the end of the window if a key is hot as far as this process can tell.
-func (h *Hot) hurry(now time.Duration) string {
+func (h *Hot) hurry(now time.Duration) *Report {
 	total := h.seen.Total()
 	rate := scale(total, uint64(h.set.Window), uint64(max(now-h.began, 1)))
 	if h.samples == 0 || now-h.began < h.set.Window/checks || max(rate, h.fleet.Total) < h.set.Least {
-		return ""
+		return nil
 	}
 	weight := total / h.samples
 	found := false
@@ -200,7 +195,7 @@ func (h *Hot) hurry(now time.Duration) string {
 		}
 	}
 	if !found {
-		return ""
+		return nil
 	}
 	h.hurried = true
 	return h.report(now, reportEarly)
@@ -250,33 +245,31 @@ func (h *Hot) enter(key string) *hotKey {
 }
 
 // save returns the set of hot keys for those who begin, if it is for this process to keep it: one does.
-func (h *Hot) save(now time.Duration) string {
+func (h *Hot) save(now time.Duration) *Report {
 	for name, r := range h.latest {
 		if r.until > now && r.Total > 0 && name < h.set.Me {
-			return ""
+			return nil
 		}
 	}
 	if len(h.hot) == 0 && !h.saved {
-		return ""
+		return nil
 	}
 	h.saved = len(h.hot) > 0
-	r := hotReport{kind: reportSet, from: h.set.Me, over: max(h.set.Window, time.Millisecond), next: max(h.length(), time.Millisecond)}
+	r := &Report{kind: reportSet, from: h.set.Me, over: max(h.set.Window, time.Millisecond), next: max(h.length(), time.Millisecond)}
 	r.Summary = h.Keys()
-	return r.String()
+	return r
 }
 
 // Adopt takes the set of hot keys that another process kept. They stay hot until the reports say otherwise.
-func (h *Hot) Adopt(text string) bool {
-	r, err := parseReport(text)
-	if err != nil || r.kind != reportSet {
-		return false
+func (h *Hot) Adopt(r Report) {
+	if r.kind != reportSet {
+		return
 	}
 	for _, c := range r.Keys {
 		if h.hot[c.Key] == nil && len(h.hot) < maxHot {
 			h.enter(c.Key).Counted = c
 		}
 	}
-	return true
 }
 
 // Keys returns the hot keys with what the fleet reads them in a window, and Total, which is of all keys.

@@ -160,13 +160,18 @@ func (f *fleet) pass(d time.Duration) {
 			continue
 		}
 		news := h.Tick(f.now)
-		if news.Set != "" {
-			f.set = news.Set
+		if news.Set != nil {
+			f.set = news.Set.String()
 		}
-		for j, other := range f.hot {
-			if news.Report != "" && !f.cut && !other.Told(f.now, news.Report) {
-				f.t.Fatalf("process %d does not understand %q of %d", j, news.Report, i)
-			}
+		if news.Report == nil || f.cut {
+			continue
+		}
+		r, err := ParseReport(news.Report.String())
+		if err != nil {
+			f.t.Fatalf("process %d sent %q: %v", i, news.Report, err)
+		}
+		for _, other := range f.hot {
+			other.Hear(f.now, r)
 		}
 	}
 }
@@ -193,7 +198,9 @@ func TestBalance(t *testing.T) {
 			for _, copies := range ways {
 				f := newFleet(t, 1, 16, 8, copies)
 				noise := rand.New(rand.NewPCG(9, 9))
-				f.took = func(int) time.Duration { return time.Duration((0.5 + noise.ExpFloat64()) * float64(200*time.Microsecond)) }
+				f.took = func(int) time.Duration {
+					return time.Duration((0.5 + noise.ExpFloat64()) * float64(200*time.Microsecond))
+				}
 				keys := newZipf(rand.New(rand.NewPCG(3, 4)), row.skew, 50_000)
 				for range reads {
 					f.read(f.r.IntN(8), fmt.Sprint("key", keys.draw()))

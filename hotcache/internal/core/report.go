@@ -17,8 +17,9 @@ const (
 	maxReportFrom  = 128
 )
 
-// A hotReport is what one process counted in a window, or a part of one.
-type hotReport struct {
+// A Report is what one process counted in a window, or a part of one, for the other processes; or the set of hot keys,
+// for those that begin. It goes from one to the other as a text.
+type Report struct {
 	kind string
 	from string        // the process
 	over time.Duration // how long it was counted
@@ -33,13 +34,16 @@ const (
 	reportSet    = "set"    // the merged counts of all keys that are hot
 )
 
-// IsReport tells whether a text that a member sent to everybody is for [Hot.Told].
+// IsReport tells whether a text is meant to be a report, whether it can be read or not.
 func IsReport(text string) bool { return strings.HasPrefix(text, reportWord) }
 
 const reportWord = "hot1 "
 
+// Early tells whether the report came before the end of its window, since a key became hot.
+func (r Report) Early() bool { return r.kind == reportEarly }
+
 // String returns the report as it is sent: words with a space between, and the keys in base64, since they are any bytes.
-func (r hotReport) String() string {
+func (r Report) String() string {
 	body := make([]byte, 0, 1<<10)
 	missing, n := r.Missing, 0
 	for _, c := range r.Keys {
@@ -61,31 +65,31 @@ func (r hotReport) String() string {
 
 var errReport = errors.New("not a report of hot keys")
 
-// parseReport reads what String wrote. What it returns is within the limits and consistent in itself.
-func parseReport(text string) (hotReport, error) {
+// ParseReport reads what String wrote. What it returns is within the limits and consistent in itself.
+func ParseReport(text string) (Report, error) {
 	rest, ok := strings.CutPrefix(text, reportWord)
 	if !ok || len(text) > maxReportText {
-		return hotReport{}, errReport
+		return Report{}, errReport
 	}
 	words := strings.Split(rest, " ")
 	if len(words) < 6 || len(words)%3 != 0 || len(words)/3-2 > maxReportKeys {
-		return hotReport{}, errReport
+		return Report{}, errReport
 	}
-	r := hotReport{kind: words[0], from: words[1]}
+	r := Report{kind: words[0], from: words[1]}
 	if r.kind != reportWindow && r.kind != reportEarly && r.kind != reportSet || r.from == "" || len(r.from) > maxReportFrom {
-		return hotReport{}, errReport
+		return Report{}, errReport
 	}
 	var head [4]uint64
 	for i, word := range words[2:6] {
 		v, err := strconv.ParseUint(word, 10, 64)
 		if err != nil {
-			return hotReport{}, errReport
+			return Report{}, errReport
 		}
 		head[i] = v
 	}
 	const longest = uint64(24 * time.Hour / time.Millisecond)
 	if head[0] == 0 || head[0] > longest || head[1] == 0 || head[1] > longest || head[3] > head[2] {
-		return hotReport{}, errReport
+		return Report{}, errReport
 	}
 	r.over, r.next = time.Duration(head[0])*time.Millisecond, time.Duration(head[1])*time.Millisecond
 	r.Total, r.Missing = head[2], head[3]
@@ -96,7 +100,7 @@ func parseReport(text string) (hotReport, error) {
 		key, err3 := base64.RawURLEncoding.Strict().DecodeString(w[2])
 		c := Counted{string(key), count, off}
 		if err1 != nil || err2 != nil || err3 != nil || off > count || c.Least() > r.Total || len(key) == 0 || seen[c.Key] {
-			return hotReport{}, errReport
+			return Report{}, errReport
 		}
 		seen[c.Key] = true
 		r.Keys = append(r.Keys, c)
