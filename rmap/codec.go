@@ -9,9 +9,9 @@ import (
 	"strings"
 )
 
-// A Codec turns values of a type into what the store keeps, and back. Its methods may be called from several
-// goroutines at a time, must not block, and a decoded value must not share memory with the data it came from: that may
-// be part of a much larger message.
+// A Codec turns values of a type into what the store keeps, and back. Its methods may be called from several goroutines
+// at a time, and with a map's mutex held: they must not block, nor use a map. A decoded value must not share memory with
+// the data it came from, which may be part of a much larger message.
 //
 // For keys only the data of the encoded value counts; it must not be empty, and equal keys, and no others, must have
 // equal data.

@@ -14,8 +14,8 @@
 // something is missing it is mended: by the store's log of the latest changes if that suffices, and by reading the
 // whole map if not. A [Revision] names every change for good: a generation, which is a life of the map, a number, and a
 // nonce that tells it from another of the same number. So an expiry, a restart without data, a rollback, and a lost
-// message are all seen. They are seen at the next change at the latest, and without one within a heartbeat and the
-// feed's time limit; until then [Map.Lag] says how old the copy may be.
+// message are all seen. They are seen at the next change at the latest, and without one within a heartbeat and two
+// of the feed's time limits; until then [Map.Lag] says how old the copy may be.
 //
 // Reads never wait: [Map.Get], [Map.All] and [Map.Snapshot] serve what the copy has. [Map.Sync] makes every finished
 // write visible first, [Map.WaitFor] a given one, and [Map.SetAndWait] one's own. [Map.Lookup] and [Map.Fresh] refuse

@@ -48,8 +48,8 @@ type Outcome uint8
 const (
 	// NotApplied: the store is as if the write had never been asked for.
 	NotApplied Outcome = iota + 1
-	// Applied: the write is in the store; the error is about what it returns, such as a former value that does not
-	// decode.
+	// Applied: the write is in the store. If there is an error all the same, it is about what the write returns, such as
+	// a former value that does not decode.
 	Applied
 	// AppliedNotSeen: the write is in the store, but was not seen in this process's copy in time.
 	AppliedNotSeen
@@ -69,7 +69,7 @@ func (o Outcome) String() string {
 	case Unknown:
 		return "outcome unknown"
 	}
-	return "applied"
+	return "no outcome"
 }
 
 // A WriteError is returned by every write that did not end well. No value is in its text but what an error of a codec
@@ -95,11 +95,11 @@ func (e *WriteError) Error() string {
 // Unwrap returns the reason.
 func (e *WriteError) Unwrap() error { return e.Err }
 
-// OutcomeOf returns what became of a write, given its error: 0, which reads "applied", for nil, and Unknown for an
-// error that is not of a write.
+// OutcomeOf returns what became of a write, given its error: Applied for nil, and Unknown for an error that is not of a
+// write.
 func OutcomeOf(err error) Outcome {
 	if err == nil {
-		return 0
+		return Applied
 	}
 	if w := (*WriteError)(nil); errors.As(err, &w) {
 		return w.Outcome

@@ -3,6 +3,7 @@ package rmap_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -116,4 +117,20 @@ func TestUpdateKeepsTheDeadline(t *testing.T) {
 			t.Fatalf("a minute after SetTTL: %d", v)
 		}
 	})
+}
+
+func TestOutcomeOf(t *testing.T) {
+	for _, c := range []struct {
+		err  error
+		want rmap.Outcome
+	}{
+		{nil, rmap.Applied},
+		{&rmap.WriteError{Outcome: rmap.AppliedNotSeen, Err: rmap.ErrNotSeen}, rmap.AppliedNotSeen},
+		{fmt.Errorf("save: %w", &rmap.WriteError{Outcome: rmap.NotApplied, Err: rmap.ErrKind}), rmap.NotApplied},
+		{errors.New("of something else"), rmap.Unknown},
+	} {
+		if got := rmap.OutcomeOf(c.err); got != c.want {
+			t.Errorf("OutcomeOf(%v) is %v, want %v", c.err, got, c.want)
+		}
+	}
 }

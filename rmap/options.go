@@ -9,7 +9,7 @@ import (
 
 // Defaults of [Options].
 const (
-	// DefaultHeartbeat bounds, together with DefaultTimeout of the feed, how long anything can be wrong unnoticed.
+	// DefaultHeartbeat bounds, together with the time limit of the feed, how long anything can be wrong unnoticed.
 	DefaultHeartbeat = time.Second
 	// DefaultTimeout is for calls whose context has no deadline.
 	DefaultTimeout = 5 * time.Second
@@ -19,7 +19,8 @@ const (
 	DefaultEvents = 256
 )
 
-// LiveOnly as [Options.MaxStale] refuses reads whenever the copy is not known to be current.
+// LiveOnly as [Options.MaxStale] refuses reads whenever the state is not [Live]. A dead link or a silent loss ends that
+// state within the bound that [Lag] names, not at once.
 const LiveOnly time.Duration = -1
 
 // Options are those of [Join]. The zero value is good for maps whose keys are strings or signed

@@ -50,7 +50,7 @@ func newJudge(writes []written, losses []loss) *judge {
 			k.deletes = append(k.deletes, len(k.writes))
 		}
 		k.writes = append(k.writes, w)
-		if w.Outcome == 0 && !w.Deleted {
+		if w.Outcome == rmap.Applied && !w.Deleted {
 			j.byNonce[w.Revision.Nonce] = w
 		}
 	}
@@ -102,7 +102,7 @@ func (j *judge) notOld(s *seen, key string) {
 	proved := s.Before - int64(s.Age)
 	k := j.byKey[key]
 	last := sort.Search(len(k.writes), func(i int) bool { return k.writes[i].Finish >= proved }) - 1
-	for last >= 0 && k.writes[last].Outcome != 0 {
+	for last >= 0 && k.writes[last].Outcome != rmap.Applied {
 		last--
 	}
 	if last < 0 || j.lost(k.writes[last].Start, s.After) {
@@ -112,7 +112,7 @@ func (j *judge) notOld(s *seen, key string) {
 	// What was not acknowledged may have been done at any time after it was sent.
 	possible := func(i int) bool {
 		w := k.writes[i]
-		return w.Start <= s.After && (w.Outcome == rmap.Unknown || w.Outcome == 0 && i >= last)
+		return w.Start <= s.After && (w.Outcome == rmap.Unknown || w.Outcome == rmap.Applied && i >= last)
 	}
 	v, present := s.Entries[key]
 	if i, known := k.values[v.Text]; present && known && possible(i) || !present && slices.ContainsFunc(k.deletes, possible) {
