@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"strconv"
-	"time"
 
 	"github.com/redis/rueidis"
 
@@ -106,7 +105,7 @@ func (s *Store) words(name string, w settings, keys, args []string) (allKeys, al
 // limited gives a context the store's time limit if it has none.
 func (s *Store) limited(ctx context.Context) (context.Context, context.CancelFunc) {
 	if _, ok := ctx.Deadline(); ok {
-		return context.WithCancel(ctx)
+		return ctx, func() {}
 	}
 	return context.WithTimeout(ctx, s.o.Timeout)
 }
@@ -164,9 +163,4 @@ func hex16(n uint64) string {
 	text := strconv.FormatUint(n, 16)
 	const zeros = "0000000000000000"
 	return zeros[len(text):] + text
-}
-
-// milliseconds rounds up: nothing ends before it was to.
-func milliseconds(d time.Duration) string {
-	return strconv.FormatInt(int64((d+time.Millisecond-1)/time.Millisecond), 10)
 }

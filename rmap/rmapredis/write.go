@@ -86,7 +86,7 @@ func arguments(w *rmap.Write) []string {
 		default:
 			args = append(args, rmap.EncodeList(op.Items))
 		}
-		args = append(args, milliseconds(op.TTL), flag(op.KeepTTL))
+		args = append(args, strconv.FormatInt(rmap.Milliseconds(op.TTL), 10), flag(op.KeepTTL))
 	}
 	return args
 }
