@@ -27,7 +27,7 @@ func TestServerGoesAndComes(t *testing.T) {
 				break
 			}
 		}
-		time.Sleep(2 * time.Millisecond) // the query
+		<-time.After(2 * time.Millisecond) // the query
 		return fmt.Sprint(key), 1, nil
 	}
 	c, err := hotcache.New(load, hotcache.Options[int, string]{
@@ -62,7 +62,7 @@ func TestServerGoesAndComes(t *testing.T) {
 					t.Errorf("read of %d: %q, %v", key, v, err)
 					return
 				}
-				time.Sleep(50 * time.Microsecond) // readers do something else too
+				<-time.After(50 * time.Microsecond) // readers do something else too
 			}
 		})
 	}

@@ -55,7 +55,7 @@ func appServer(stage *proctest.Stage, args []string) error {
 	}
 	defer a.cache.Close()
 	for a.cache.Sync(ctx) != nil {
-		time.Sleep(time.Millisecond) // until the feed stands
+		<-time.After(time.Millisecond) // until the feed stands
 	}
 	stage.Say("ready")
 	done := make(chan string, 1)
@@ -89,7 +89,7 @@ func appServer(stage *proctest.Stage, args []string) error {
 			close(a.goOn)
 			answer := <-done
 			for a.cache.Stats().RefusedLease == 0 && a.cache.Stats().RefusedFloor == 0 {
-				time.Sleep(time.Millisecond) // until the fill was answered
+				<-time.After(time.Millisecond) // until the fill was answered
 			}
 			a.stage.Say(answer)
 		case "invalidate":

@@ -78,7 +78,7 @@ func soon(t testing.TB, what string, cond func() bool) {
 		if time.Since(begin) > 20*time.Second {
 			t.Fatalf("waited in vain until %s", what)
 		}
-		time.Sleep(2 * time.Millisecond) // between two looks; what counts is the condition
+		<-time.After(2 * time.Millisecond) // between two looks; what counts is the condition
 	}
 }
 

@@ -19,6 +19,7 @@ type witness struct {
 	up     int
 	closed bool
 	heard  []heard
+	nonces map[uint64]bool
 	woken  []string
 	told   []string
 	broken []string
@@ -34,7 +35,7 @@ type heard struct {
 // follow makes a witness, and waits until it is up.
 func (e *env) follow(n hotcache.Node, as hotcache.Member) *witness {
 	e.Helper()
-	w := &witness{as: as}
+	w := &witness{as: as, nonces: map[uint64]bool{}}
 	feed, err := n.Follow(as, w)
 	if err != nil {
 		e.Fatalf("follow as %q: %v", as, err)
@@ -101,10 +102,11 @@ func (w *witness) Invalidated(inv hotcache.Invalidation, by hotcache.Member) {
 		if !next && !begun {
 			w.complain("%+v does not follow %+v", inv.Change, before.Change)
 		}
-		if slices.ContainsFunc(w.heard, func(h heard) bool { return h.Nonce == inv.Nonce }) {
-			w.complain("the nonce of number %d came before", inv.Number)
-		}
 	}
+	if w.nonces[inv.Nonce] {
+		w.complain("the nonce of number %d came before", inv.Number)
+	}
+	w.nonces[inv.Nonce] = true
 	if !inv.Exists() || inv.Nonce == 0 || inv.Prev == 0 {
 		w.complain("%+v has no generation, no nonce, or nothing before it", inv.Change)
 	}
@@ -123,11 +125,13 @@ func (e *env) hears(w *witness, inv hotcache.Invalidation) heard {
 	var found heard
 	e.until("an invalidation is heard", func() bool {
 		return w.look(func() bool {
-			i := slices.IndexFunc(w.heard, func(h heard) bool { return h.Position == inv.Position })
-			if i >= 0 {
-				found = w.heard[i]
+			for _, h := range slices.Backward(w.heard) { // it is one of the latest
+				if h.Position == inv.Position {
+					found = h
+					return true
+				}
 			}
-			return i >= 0
+			return false
 		})
 	})
 	return found
