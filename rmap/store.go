@@ -20,7 +20,7 @@ type Store interface {
 
 	// Scan hands over the entries of a map in chunks, while it goes on changing: what was there from beginning to end
 	// is handed over at least once, what came or went meanwhile may or may not be. Entries past their deadline may be
-	// among them. An error of yield ends the scan and is returned.
+	// among them. A chunk is the store's again when yield returns. An error of yield ends the scan and is returned.
 	Scan(ctx context.Context, name string, yield func([]Entry) error) error
 
 	// Since returns the changes that followed a revision, in order and without a gap, as far as they are known, or none

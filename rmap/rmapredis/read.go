@@ -3,6 +3,7 @@ package rmapredis
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strconv"
 
 	"github.com/redis/rueidis"
@@ -27,6 +28,8 @@ func (s *Store) Scan(ctx context.Context, name string, yield func([]rmap.Entry) 
 	defer cancel()
 	count, next := int64(scanFirst), s.fetch(ctx, name, 0, scanFirst)
 	header, fields := false, 0
+	var entries []rmap.Entry // of one chunk after the other
+	var err error
 	for next != nil {
 		chunk := <-next
 		if chunk.err != nil {
@@ -37,8 +40,7 @@ func (s *Store) Scan(ctx context.Context, name string, yield func([]rmap.Entry) 
 			count = nextCount(count, chunk.Elements)
 			next = s.fetch(ctx, name, chunk.Cursor, count)
 		}
-		entries, err := s.entries(chunk.Elements)
-		if err != nil {
+		if entries, err = s.entries(entries[:0], chunk.Elements); err != nil {
 			return fmt.Errorf("rmapredis: scan of map %q: %w", name, err)
 		}
 		header, fields = header || len(entries) < len(chunk.Elements)/2, fields+len(entries)
@@ -99,9 +101,9 @@ func (s *Store) fetch(ctx context.Context, name string, cursor uint64, count int
 	return done
 }
 
-// entries reads fields and values.
-func (s *Store) entries(pairs []string) ([]rmap.Entry, error) {
-	entries := make([]rmap.Entry, 0, len(pairs)/2)
+// entries reads fields and values, and adds what they are to entries.
+func (s *Store) entries(entries []rmap.Entry, pairs []string) ([]rmap.Entry, error) {
+	entries = slices.Grow(entries, len(pairs)/2)
 	for i := 0; i+1 < len(pairs); i += 2 {
 		key, text := pairs[i], pairs[i+1]
 		if key != "" {
