@@ -7,7 +7,8 @@
 //	}
 //	defer store.Close()
 //
-// Whoever needs other settings of the connection, such as certificates, makes the client and gives it to [New].
+// Certificates are given in [Options].TLS. Whoever needs other settings of the connection makes the client and gives it
+// to [New].
 //
 // Every change of a map is one call of a script, which writes, numbers and broadcasts it in one atomic step. What is
 // stored and sent begins with a version of the format: a process that meets a newer one refuses to write, and says so
