@@ -17,6 +17,7 @@ func open(t testing.TB, url string, o Options) *Node {
 	if err != nil {
 		t.Fatal(err)
 	}
+	n.scripts = planted(n.scripts)
 	t.Cleanup(n.Close)
 	return n
 }

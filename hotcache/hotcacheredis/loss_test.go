@@ -60,8 +60,12 @@ func TestOldDataBeginAGeneration(t *testing.T) {
 	n := open(t, server.URL(), Options{})
 	other := open(t, server.URL(), Options{})
 	_, f := follow(t, other, "other")
+	old := beat(t, f, 50*time.Millisecond)
+	soon(t, "nobody is to be waited for", func() bool {
+		_, members := invalidate(t, n, "j", 1)
+		return len(members) == 0
+	})
 	put(t, n, "k", 1)
-	old := beat(t, f, time.Minute)
 	server.Do("SAVE")
 	invalidate(t, n, "k", 2)
 	if a := ask(t, n, "k", 0); a.State != core.Miss {
