@@ -265,6 +265,7 @@ func (h *Hot) Adopt(r Report) {
 	if r.kind != reportSet {
 		return
 	}
+	h.fleet.Total = max(h.fleet.Total, r.Total)
 	for _, c := range r.Keys {
 		if h.hot[c.Key] == nil && len(h.hot) < maxHot {
 			h.enter(c.Key).Counted = c
@@ -277,7 +278,6 @@ func (h *Hot) Keys() Summary {
 	s := Summary{Total: h.fleet.Total}
 	for _, k := range h.hot {
 		s.Keys = append(s.Keys, k.Counted)
-		s.Total = max(s.Total, k.Least()) // of an adopted set only the keys are known
 	}
 	s.sort()
 	return s

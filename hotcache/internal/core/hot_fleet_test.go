@@ -50,6 +50,7 @@ type fleet struct {
 
 	load    []int // questions that each node answered
 	loads   int
+	loadsOf map[string]int
 	puts    int
 	served  map[Outcome]int
 	version Version
@@ -57,7 +58,7 @@ type fleet struct {
 
 func newFleet(t testing.TB, seed uint64, nodes, processes, copies int) *fleet {
 	f := &fleet{
-		t: t, r: rand.New(rand.NewPCG(seed, 7)), load: make([]int, nodes), served: map[Outcome]int{},
+		t: t, r: rand.New(rand.NewPCG(seed, 7)), load: make([]int, nodes), served: map[Outcome]int{}, loadsOf: map[string]int{},
 		took:  func(int) time.Duration { return 200 * time.Microsecond },
 		times: Times{time.Hour, 2 * time.Hour, 2 * time.Hour}, version: 1,
 	}
@@ -127,6 +128,7 @@ func (f *fleet) read(process int, key string) (version Version, from Outcome) {
 			f.copies[a.Node][a.Key] = c
 		case DoLoad:
 			f.loads++
+			f.loadsOf[a.Key]++
 			todo = append(todo, front.Loaded(at, a.Op, Item{Version: f.version, Data: []byte("v")}, f.times, nil)...)
 		case DoFill:
 			r, _ := f.homes[a.Node].Fill(at, a.Fill)
@@ -223,5 +225,136 @@ func TestBalance(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// warmUp has everybody read a few hot keys and many others for three seconds, so that the hot ones have their copies.
+func (f *fleet) warmUp() {
+	for range 30_000 {
+		f.readSome()
+		f.pass(100 * time.Microsecond)
+	}
+	for i, h := range f.hot {
+		if h.Len() < 5 {
+			f.t.Fatalf("process %d knows %d hot keys, want 5", i, h.Len())
+		}
+	}
+}
+
+func (f *fleet) readSome() {
+	key := fmt.Sprint("hot", f.r.IntN(5))
+	if f.r.IntN(2) == 0 {
+		key = fmt.Sprint("cold", f.r.IntN(5000))
+	}
+	f.read(f.r.IntN(len(f.front)), key)
+}
+
+// TestInvalidatedCopies writes a hot key again and again: whoever reads it next gets the new version, and the home is not
+// asked by all for what one has loaded.
+func TestInvalidatedCopies(t *testing.T) {
+	f := newFleet(t, 2, 16, 8, 8)
+	f.warmUp()
+	f.served = map[Outcome]int{}
+	loads, home := f.loads, f.ring.Owner("hot1")
+	const writes, reads = 200, 50
+	asked := f.load[home]
+	for range writes {
+		f.invalidate("hot1")
+		for range reads {
+			if v, from := f.read(f.r.IntN(8), "hot1"); v != f.version {
+				t.Fatalf("version %d was read from %v after %d had been written", v, from, f.version)
+			}
+		}
+	}
+	if n := f.loads - loads; n != writes {
+		t.Errorf("%d loads after %d writes", n, writes)
+	}
+	// Of eight nodes the home answers its part, and the first read after a write.
+	if n := float64(f.load[home]-asked) / writes; n > 1+reads/8*1.5 {
+		t.Errorf("after a write the home is asked %.1f times in %d reads; %v", n, reads, f.served)
+	}
+}
+
+// TestCopiesAreRefreshed lets items pass their soft time under load: copies are served on, one process loads, and the
+// home is not asked more than before. Copies that are lost come back.
+func TestCopiesAreRefreshed(t *testing.T) {
+	f := newFleet(t, 3, 16, 8, 8)
+	f.times = Times{Soft: 2 * time.Second, Hard: 6 * time.Second, Keep: 6 * time.Second}
+	f.warmUp()
+	f.served = map[Outcome]int{}
+	loads := f.loadsOf["hot1"]
+	for i := range f.load {
+		f.load[i] = 0
+	}
+	const seconds = 20
+	for i := range seconds * 10_000 {
+		f.read(f.r.IntN(8), "hot1")
+		if i%10 == 0 {
+			f.readSome()
+		}
+		f.pass(100 * time.Microsecond)
+		if i%50_000 == 25_000 {
+			for node := range f.copies {
+				clear(f.copies[node])
+			}
+		}
+	}
+	if n := f.loadsOf["hot1"] - loads; n < seconds/2-1 || n > seconds/2+1 {
+		t.Errorf("what is good for two seconds was loaded %d times in %d", n, seconds)
+	}
+	if owner := f.ring.Owner("hot1"); f.load[owner] > 2*seconds*10_000/8 {
+		t.Errorf("of %d reads the home answered %d", seconds*10_000, f.load[owner])
+	}
+	if f.served[FromCopy] < seconds*10_000*6/10 || f.served[Stale] > 0 {
+		t.Errorf("reads were answered by %v", f.served)
+	}
+	if u := f.uneven(); u > 2.4 { // nearly all is one key, on eight of sixteen nodes
+		t.Errorf("max/mean is %.2f", u)
+	}
+}
+
+// TestLostPutIsMadeUp drops the copies that are put when a hot key is refreshed: one process after the other, not all at
+// once, asks the home for another.
+func TestLostPutIsMadeUp(t *testing.T) {
+	f := newFleet(t, 4, 16, 8, 8)
+	f.times = Times{Soft: 5 * time.Second, Hard: time.Minute, Keep: time.Minute}
+	f.warmUp()
+	old := make([]Copy, len(f.copies))
+	for node := range f.copies {
+		old[node] = f.copies[node]["hot1"]
+	}
+	refreshed := func() (n int) {
+		for node := range f.copies {
+			if c, ok := f.copies[node]["hot1"]; ok && c.Times.Soft > f.now {
+				n++
+			}
+		}
+		return n
+	}
+	loads, lost := f.loads, false
+	for f.now < 12*time.Second {
+		f.read(f.r.IntN(8), "hot1")
+		f.pass(100 * time.Microsecond)
+		if f.loads > loads && !lost {
+			lost = true
+			for node := range f.copies {
+				if old[node].Item.Version != 0 {
+					f.copies[node]["hot1"] = old[node]
+				}
+			}
+			if n := refreshed(); n != 0 {
+				t.Fatalf("%d copies are good, which were to be lost", n)
+			}
+			f.puts = 0
+		}
+		if lost && refreshed() == 7 {
+			break
+		}
+	}
+	if n := refreshed(); !lost || n != 7 {
+		t.Fatalf("%d of 7 copies came back, lost is %v", n, lost)
+	}
+	if f.puts > 3*7 {
+		t.Errorf("%d copies were put for 7", f.puts)
 	}
 }

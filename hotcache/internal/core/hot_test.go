@@ -128,6 +128,9 @@ func TestHotReportsAreEarly(t *testing.T) {
 	if other.Tick(other.Next()); !other.Hot("k") {
 		t.Errorf("who was told has as hot: %v", other.Keys())
 	}
+	if n := other.fleet.Total; n < 2500 || n > 2800 { // 1000 in a window, and 420 in a quarter of one
+		t.Errorf("the fleet is said to read %d in a window", n)
+	}
 	h.countMany("k", 10, 20)
 	if news := h.Tick(h.Next()); news.Report != nil {
 		t.Errorf("it is told again: %v", news.Report)

@@ -57,6 +57,22 @@ var mutants = []mutant{
 	{"a dead filler's lease lasts", "home.go", "if held && l.until <= now {", "if false {", ""},
 	{"a failure is remembered for ever", "home.go", "if ok && f.until <= now {\n\t\tdelete(h.failed, key)\n\t\treturn f, false", "if false {\n\t\treturn f, false", ""},
 	{"waiters load one after the other", "timer.go", "if other.min == fl.min {", "if false {", "TestWaitersShare"},
+	{"hot is what is counted at most", "hot.go", "busy && float64(c.Least()) >= enter && len", "busy && float64(c.Count) >= enter && len", "TestHotRuleUsesTheLowerBound"},
+	{"hot keys leave at the share", "hot.go", ">= enter/2 {", ">= enter {", "TestHotRule"},
+	{"hot keys leave at once", "hot.go", "k.cold >= coldWindows", "k.cold >= 1", "TestHotRule"},
+	{"an idle fleet has hot keys", "hot.go", "busy := h.fleet.Total >= h.set.Least", "busy := true", "TestHotRule"},
+	{"everybody decides alone", "hot.go", "r.kind != reportSet && r.from != h.set.Me", "false", "TestHotRuleCountsTheFleet"},
+	{"a part of a window counts as one", "hot.go", "heard{r.Scale(uint64(h.set.Window), uint64(r.over)),", "heard{r.Summary,", "TestHotReportsAreEarly"},
+	{"a hot key waits for the end of its window", "hot.go", "	h.hurried = true\n", "	return nil\n", "TestHotReportsAreEarly"},
+	{"the busier of two is read", "hot.go", ".load(now, h.memory()) < h", ".load(now, h.memory()) > h", "TestPick"},
+	{"a stalled node is read", "load.go", "usual + max(0, float64(l.flying)-2*usual-2)", "usual", "TestPick"},
+	{"a slow node is read", "load.go", "max(now-asked, leastAnswer)", "leastAnswer", "TestPick"},
+	{"all refresh a copy at once", "hot.go", "due := k.refresh != 0 &&", "due := k.refresh == 0 ||", "TestRefreshIsSpread"},
+	{"copies are not put by who fills", "front.go", "	f.putCopies(fl, Copy", "	_ = (Copy", "TestCopiesOfFills"},
+	{"a new key counts from nothing", "topk.go", "t.counters[c].key, t.counters[c].err = key, b.count", "t.counters[c].key, t.counters[c].err = key, 0", "TestTopKBounds"},
+	{"what another part may have seen is left out", "topk.go", "most := max(add(out.Missing, k.most), k.least)", "most := max(k.most, k.least)", "TestMergeBounds"},
+	{"keys that are cut were not counted", "topk.go", "s.Missing = max(s.Missing, s.Keys[n].Count)", "_ = n", "TestTopKBounds"},
+	{"keys that do not fit were not counted", "report.go", "missing = max(missing, c.Count)", "_ = c", "TestReportIsRead"},
 }
 
 // TestMutants shows that the tests can fail: each defect is planted into the source, and its test must notice.
