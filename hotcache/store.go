@@ -48,7 +48,8 @@ type Node interface {
 	Fail(ctx context.Context, key string, t Token, why string, pause time.Duration) error
 	// Invalidate raises the floor of a key, voids the lease for it, removes what is older, and broadcasts that as the
 	// next number of the feed. It returns who has to be waited for: the members who may trust their memory, without
-	// the one who asks. Those tell it, by Tell, when they have heard of it.
+	// the one who asks. Those tell it, by Tell, when they have heard of it. A node that may have forgotten members names
+	// one that nobody is, for as long as they may trust it.
 	Invalidate(ctx context.Context, key string, v Version, by Member) (Invalidation, []Member, error)
 	// Copies of hot keys, of which another node is the home. A copy replaces only one with an older stamp, or of
 	// another generation.
