@@ -52,6 +52,8 @@ var directions = []direction{
 		"the suite judges nodes by the contract alone, so that none can be favoured"},
 	{"hotcache/hotcacheredis", []string{"hotcache", "hotcache/internal/core", "internal/feed", "internal/redisfeed"},
 		[]string{"github.com/redis/rueidis"}, "nodes see the contract and its types, never each other"},
+	{"hotcache/hotcacheprom", []string{"hotcache"}, []string{"github.com/prometheus/client_golang"},
+		"metrics see what every cache says of itself, and who wants none of them does not carry them"},
 	{"rmap/rmapredis", []string{"rmap", "internal/feed", "internal/redisfeed"}, []string{"github.com/redis/rueidis"},
 		"stores see the contract, never each other"},
 	{"internal/redisfeed", nil, []string{"github.com/redis/rueidis"},
