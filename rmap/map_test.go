@@ -36,6 +36,10 @@ func TestTwoCopies(t *testing.T) {
 	if v, ok := b.Get("k"); v != "v" || !ok {
 		t.Fatalf("Get = %q, %v", v, ok)
 	}
+	// What was waited for can be there while the copy is still being compared with the store.
+	if err := b.Sync(ctx); err != nil {
+		t.Fatal(err)
+	}
 	if lag := b.Lag(); lag.State != rmap.Live || lag.Revision != r {
 		t.Fatalf("Lag = %+v", lag)
 	}

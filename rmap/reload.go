@@ -132,11 +132,13 @@ func (m *Map[K, V]) reload(ctx context.Context, seen Head) error {
 	return nil
 }
 
-// A reading is what a scan gave.
+// A reading is what a scan gave. What takes time with the size of the map is done with it while the mutex is not held.
 type reading[K comparable, V any] struct {
-	tree   tree[K, V]
-	newest uint64  // the highest number of an entry
-	errors []error // keys that do not decode, a few of them
+	tree     tree[K, V]
+	broken   int     // as in replica
+	deadline due[K]  // as in replica
+	newest   uint64  // the highest number of an entry
+	errors   []error // keys that do not decode, a few of them
 }
 
 func (m *Map[K, V]) scan(ctx context.Context) (reading[K, V], error) {
@@ -155,10 +157,15 @@ func (m *Map[K, V]) scan(ctx context.Context) (reading[K, V], error) {
 		}
 		return ctx.Err()
 	})
-	if err == nil {
-		out.tree = b.Map()
+	if err != nil {
+		return out, err
 	}
-	return out, err
+	out.tree = b.Map()
+	for it := range out.tree.All() {
+		out.broken += brokenCount(it)
+		out.deadline.set(it.Key, it.Value.deadline)
+	}
+	return out, nil
 }
 
 // install makes what was read, with the changes that were kept, the copy. The mutex is held.
@@ -195,11 +202,7 @@ func (m *Map[K, V]) install(read reading[K, V], first, last Head, cause ReloadCa
 	quiet := cause == ReloadJoin || hidden && first.Revision.IsZero()
 
 	c.cursor.Replace(feed.Position(first.Revision))
-	c.tree, c.broken, c.deadline, c.purge = read.tree, 0, due[K]{}, nil
-	for it := range c.tree.All() {
-		c.broken += brokenCount(it)
-		c.deadline.set(it.Key, it.Value.deadline)
-	}
+	c.tree, c.broken, c.deadline, c.purge = read.tree, read.broken, read.deadline, nil
 	c.expires, c.lifetime, c.over = first.Expires, first.Lifetime, false
 	subs := c.subs
 	c.subs = nil // one event stands for all that was missed

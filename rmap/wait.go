@@ -94,9 +94,9 @@ func (m *Map[K, V]) remembers(r Revision) bool {
 }
 
 // SetAndWait is [Map.Set] followed by [Map.WaitFor] the revision that it made: when it returns nil, reads here show the
-// value, or a newer one; also when the store was set back and the map was read anew meanwhile. When the write was applied but is not seen in time, the error wraps [ErrNotSeen], and its
-// outcome is [AppliedNotSeen]. When the map lost the write at once, because it expired for example, the error wraps
-// [ErrGone] as well.
+// value, or a newer one, also when the store was set back and the map was read anew meanwhile. When the write was
+// applied but is not seen in time, the error wraps [ErrNotSeen], and its outcome is [AppliedNotSeen]. When the map lost
+// the write at once, because it expired for example, the error wraps [ErrGone] as well.
 func (m *Map[K, V]) SetAndWait(ctx context.Context, key K, value V) (Revision, error) {
 	ctx, cancel := m.limit(ctx)
 	defer cancel()
