@@ -22,6 +22,8 @@ func child(args []string) error {
 		return serveProfiled(args[1], args[2], args[3])
 	case len(args) == 4 && args[0] == "map-reader":
 		return serveMapReader(args[1], args[2], args[3])
+	case len(args) == 4 && args[0] == "cache-reader":
+		return serveCacheReader(args[1], args[2], args[3])
 	}
 	return fmt.Errorf("%s: no server is called %q", childMode, args)
 }

@@ -6,7 +6,9 @@ replace github.com/latchkey-go/latchkey => ../
 
 require (
 	github.com/anacrolix/stm v0.5.0
+	github.com/golang/groupcache v0.0.0-20241129210726-2c02b8208cf8
 	github.com/latchkey-go/latchkey v0.0.0
+	github.com/maypok86/otter/v2 v2.4.0
 	github.com/orcaman/concurrent-map/v2 v2.0.1
 	github.com/puzpuzpuz/xsync/v4 v4.5.0
 	github.com/redis/rueidis v1.0.79
