@@ -156,7 +156,7 @@ func (a *app) root() *cobra.Command {
 		"address of the broker, host:port or unix:/path; default from $"+envServer)
 	root.PersistentFlags().BoolVar(&a.json, "json", false, "print JSON, one object a line, as in the native protocol")
 	root.AddCommand(a.serveCommand(), a.runCommand(), a.lockCommand(), a.unlockCommand(), a.renewCommand(),
-		a.listCommand(), a.showCommand(), a.watchCommand(), a.forceCommand(), a.statusCommand(), a.mapCommand(), a.guardCommand(), a.gateCommand())
+		a.listCommand(), a.showCommand(), a.watchCommand(), a.forceCommand(), a.statusCommand(), a.mapCommand(), a.simCommand(), a.guardCommand(), a.gateCommand())
 	return root
 }
 

@@ -48,6 +48,8 @@ var directions = []direction{
 		"the cache sees the contract of nodes, never one but the embedded; a library stores what memory keeps"},
 	{"hotcache/internal/core", []string{"internal/feed"}, nil,
 		"the core is a pure function of state, now and event, so that the cache and the simulator make the same decisions"},
+	{"hotcache/sim", []string{"hotcache/internal/core", "internal/feed"}, nil,
+		"the simulator drives the decisions of the core, and has what it needs to do so and nothing else"},
 	{"hotcache/hotcachetest", []string{"hotcache", "hotcache/internal/core", "internal/feed"}, nil,
 		"the suite judges nodes by the contract alone, so that none can be favoured"},
 	{"hotcache/hotcacheredis", []string{"hotcache", "hotcache/internal/core", "internal/feed", "internal/redisfeed"},
