@@ -14,6 +14,15 @@
 // one process, and a load that fails is shared too. A process that dies while it loads is replaced within a second. When
 // nodes are out, reads go on, with no more loads at a time than [Options.MaxDirectLoads].
 //
+// # Hot keys
+//
+// A key that gets more than [Options.HotShare] of the fleet's reads would make its node the busiest. Every process counts
+// a sample of its reads (Space-Saving), all tell one another, and so all agree within a window which keys are hot. Those
+// are copied to [Options.Copies] nodes, from their home, never by loads of their own, and each process reads the less
+// busy of two of them, as far as it can tell by its own questions. A copy is used only while the process can prove that
+// it would have heard of an invalidation, so a write is one command, whether the key is hot or not. [Cache.HotKeys] tells
+// what is hot, and how surely.
+//
 // # What a loader must do for it
 //
 // Return a version that rises with each write of the row, and read the primary when it is asked for a least version.

@@ -55,13 +55,17 @@ func (c *Cache[K, V]) settle(actions []core.Action) {
 	}
 }
 
+// soonest is after how long a timer goes off that is due. It is not zero, since timers of Go 1.26 that are due in a test's
+// bubble run at once, on several threads at a time, which the race detector does not survive.
+const soonest = time.Nanosecond
+
 // arm sets the alarm for the core's next deadline. The mutex is held.
 func (c *Cache[K, V]) arm() {
 	if c.closed {
 		return
 	}
 	if at, ok := c.front.Next(); ok {
-		c.alarm.Reset(max(at-c.now(), 0))
+		c.alarm.Reset(max(at-c.now(), soonest))
 	}
 }
 

@@ -56,7 +56,7 @@ func (c *Cache[K, V]) watch() {
 	defer c.busy.Done()
 	h := &heat[K]{turn: rand.IntN(len(c.nodes)), life: rand.Uint64() | 1}
 	c.warm()
-	timer := time.NewTimer(0)
+	timer := time.NewTimer(soonest)
 	defer timer.Stop()
 	for {
 		select {
@@ -77,7 +77,7 @@ func (c *Cache[K, V]) watch() {
 		c.mu.Lock()
 		next := c.hot.Next()
 		c.mu.Unlock()
-		timer.Reset(max(next-c.now(), 0))
+		timer.Reset(max(next-c.now(), soonest))
 	}
 }
 

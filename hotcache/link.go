@@ -47,7 +47,7 @@ func newNodeLink(index int, n NamedNode) *nodeLink {
 func (c *Cache[K, V]) tend(n *nodeLink) {
 	defer c.busy.Done()
 	interval := c.o.Trust / 4
-	timer := time.NewTimer(0)
+	timer := time.NewTimer(soonest)
 	defer timer.Stop()
 	for {
 		select {
