@@ -135,12 +135,11 @@ type subscriber[K comparable, V any] struct {
 	limit int
 	ready chan struct{} // has room for one: something was added, or it ended
 
-	mu      sync.Mutex // guards all below; taken after the map's, never before
-	queue   []Event[K, V]
-	again   Revision // where the reader must read again from, when behind
-	behind  bool
-	dropped uint64
-	ended   bool
+	mu     sync.Mutex // guards all below; taken after the map's, never before
+	queue  []Event[K, V]
+	again  Revision // where the reader must read again from, when behind
+	behind bool
+	ended  bool
 }
 
 // add queues an event, and tells how many were lost because of it and whether the subscriber has just fallen behind.

@@ -72,7 +72,7 @@ func timesPass(e *env) {
 		time.Sleep(short) // so that there is something to see
 		asked := time.Now()
 		a := e.state("k", core.Hit)
-		least, most := given.Minus(time.Since(before)+near), given.Minus(asked.Sub(time.Now())-near)
+		least, most := given.Minus(time.Since(before)+near), given.Minus(time.Until(asked)-near)
 		for _, d := range []struct{ least, is, most time.Duration }{
 			{least.Soft, a.Times.Soft, most.Soft}, {least.Hard, a.Times.Hard, most.Hard}, {least.Keep, a.Times.Keep, most.Keep},
 		} {

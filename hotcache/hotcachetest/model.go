@@ -24,7 +24,6 @@ type model struct {
 	random *rand.Rand
 	like   *hotcache.Embedded
 	tokens []hotcache.Token
-	count  [3]uint64 // generations of each that were seen, by order; see generation
 	seen   map[uint64]uint64
 	log    []string
 }
