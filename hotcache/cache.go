@@ -123,9 +123,9 @@ func (c *Cache[K, V]) now() time.Duration { return time.Since(c.start) }
 // [ErrNotFound] when there is no such row. A read that begins after an [Cache.Invalidate] of the key has returned, in
 // whatever process, never gets an older version: see there.
 func (c *Cache[K, V]) Get(ctx context.Context, key K) (V, error) {
-	touch := c.samples.count(key)
+	c.samples.count(key)
 	if c.memory != nil {
-		if r, ok := c.memory.get(key, touch, c.now); ok {
+		if r, ok := c.memory.get(key, c.now); ok {
 			c.stats.hits.Inc()
 			if !r.absent {
 				return r.value, nil
@@ -145,9 +145,9 @@ func (c *Cache[K, V]) GetVersion(ctx context.Context, key K) (V, Version, error)
 // GetAtLeast is Get that returns no version below min: the one that the reader has seen, or written, elsewhere. [Fresh]
 // loads the row in any case.
 func (c *Cache[K, V]) GetAtLeast(ctx context.Context, key K, min Version) (V, Version, error) {
-	touch := c.samples.count(key)
+	c.samples.count(key)
 	if c.memory != nil && min != Fresh {
-		if r, ok := c.memory.get(key, touch, c.now); ok && r.version >= min {
+		if r, ok := c.memory.get(key, c.now); ok && r.version >= min {
 			c.stats.hits.Inc()
 			if !r.absent {
 				return r.value, r.version, nil
@@ -243,7 +243,7 @@ func (c *Cache[K, V]) wait(ctx context.Context, name string, min Version) (answe
 // Peek returns the value under a key if this process's memory or the key's node has it, and never loads it.
 func (c *Cache[K, V]) Peek(ctx context.Context, key K) (value V, ok bool, err error) {
 	if c.memory != nil {
-		if r, ok := c.memory.get(key, true, c.now); ok {
+		if r, ok := c.memory.get(key, c.now); ok {
 			c.stats.hits.Inc()
 			return r.value, !r.absent, nil
 		}
