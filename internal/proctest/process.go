@@ -22,7 +22,7 @@ type Process struct {
 // Start starts a command. Its standard input and outputs should be files, so that its
 // end is noticed however long others keep them open.
 func Start(cmd *exec.Cmd) (*Process, error) {
-	cmd.SysProcAttr = orphanless()
+	orphanless(cmd)
 	p := &Process{cmd: cmd, over: make(chan struct{})}
 	started := make(chan error, 1)
 	go func() {
