@@ -17,6 +17,9 @@
 //	it must not stay wrong in silence                     that suits:
 //	                                                      rmaplocal     in this process
 //	                                                      rmapredis     a Redis
+//	rows of a database near those who read them, some   package hotcache: a cache with a loader; nodes that suit:
+//	of them by everybody, and nothing after it was        none          in this process
+//	invalidated                                           hotcacheredis one Redis or several
 //	a broker for the npm package live-mutex, whose      the command latchkey serve; docs/live-mutex.md is for those
 //	clients are left as they are                          who move over
 //
@@ -25,7 +28,8 @@
 // # Rules that hold everywhere
 //
 // A number settles every argument: a lease carries a fencing token that only rises, and the protected resource refuses
-// whoever holds an older one; a map's copy goes by its revision. Nothing is silently wrong: a lost lease cancels a context, an outcome that nobody can know
+// whoever holds an older one; a map's copy goes by its revision; a cache stores no row that is older than the version
+// which was invalidated. Nothing is silently wrong: a lost lease cancels a context, an outcome that nobody can know
 // is an error that says so, and a lock inside of another is refused by name instead of hanging one day. Nothing is
 // acknowledged before it is as durable as was asked. What is read without asking says how old it may be.
 package latchkey

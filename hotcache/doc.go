@@ -25,8 +25,15 @@
 //
 // # What a loader must do for it
 //
-// Return a version that rises with each write of the row, and read the primary when it is asked for a least version.
-// A loader without versions returns 0. Then an invalidation still voids every load that began before it, and every
-// load after it is asked to read the primary, for [Rules.FloorTTL]; what is lost is that two writes which finish in
-// another order than they were made cannot be told apart, and GetAtLeast.
+// Return a version that rises with each write of the row, deleted and inserted anew included, and read the primary when it
+// is asked for a least version. A loader without versions returns 0, and its rows are invalidated with 0. Then an
+// invalidation still voids every load that began before it, and every load after it is asked to read the primary, for
+// [Rules].FloorTTL at least; what is lost is that two writes which finish in another order than they were made cannot be
+// told apart, and that a reader has a version to carry to [Cache.GetAtLeast].
+//
+// # Elsewhere
+//
+// Package outbox makes sure that an invalidation happens at all, whichever process dies. Package hotcacheprom shows caches
+// as metrics. The guide, docs/hotcache.md, has the rules of all times in one table, what happens when something breaks, and
+// how to add a node.
 package hotcache

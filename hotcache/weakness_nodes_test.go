@@ -64,11 +64,12 @@ func TestTimeBeginsWithTheLoad(t *testing.T) {
 	})
 }
 
-// A dead node fails whatever it is asked, after a while.
+// A dead node fails whatever it is asked, after a while. It is for a synctest bubble.
 type dead struct{ hotcache.Node }
 
 var errDead = errors.New("no answer")
 
+// Ask takes a while, in a synctest bubble.
 func (dead) Ask(ctx context.Context, _ hotcache.Ask) (hotcache.Answer, error) {
 	time.Sleep(10 * time.Millisecond)
 	return hotcache.Answer{}, errDead

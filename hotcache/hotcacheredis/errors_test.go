@@ -7,8 +7,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/redis/rueidis"
-
 	"github.com/latchkey-go/latchkey/hotcache"
 	"github.com/latchkey-go/latchkey/internal/redistest"
 )
@@ -158,56 +156,5 @@ func TestNewerProcess(t *testing.T) {
 	}
 	if _, err := n.Ask(t.Context(), hotcache.Ask{Key: "k", Token: 1}); !errors.Is(err, ErrFormat) {
 		t.Errorf("ask: %v", err)
-	}
-}
-
-// TestFewPermissions tries the documented user: it may do everything, and nothing without one of its rules.
-func TestFewPermissions(t *testing.T) {
-	server := redistest.Start(t, redistest.Options{})
-	rules := strings.Fields("~latchkey:cache:* &latchkey:cache:* +@read +@write +@scripting +@pubsub +time +info +ping")
-	try := func(t *testing.T, rules []string) error {
-		server.Do(append([]string{"ACL", "SETUSER", "cache", "reset", "on", ">pass"}, rules...)...)
-		server.Do("FLUSHALL")
-		server.Do("SCRIPT", "FLUSH")
-		n, err := Open(t.Context(), strings.Replace(server.URL(), "//", "//cache:pass@", 1), Options{})
-		if err != nil {
-			return err
-		}
-		defer n.Close()
-		l := &listener{news: make(chan struct{}, 1)}
-		f, err := n.Follow("me", l)
-		if err != nil {
-			return err
-		}
-		defer f.Close()
-		l.until(t, "it stands or is refused", func() bool { return l.up || l.downs > 0 })
-		if l.look(func() { err = l.why }); err != nil {
-			return err
-		}
-		ctx := t.Context()
-		a, err := n.Ask(ctx, hotcache.Ask{Key: "k", Token: 1})
-		if err != nil {
-			return err
-		}
-		_, err = n.Ask(ctx, hotcache.Ask{Key: "k", Token: 2})
-		_, err2 := n.Fill(ctx, hotcache.Fill{Key: "k", Token: a.Token, Item: hotcache.Item{Version: 1}, Times: good})
-		_, err3 := f.Beat(ctx, time.Second)
-		_, _, err4 := n.Invalidate(ctx, "k", 2, "")
-		_, err5 := n.GetCopy(ctx, "k")
-		return errors.Join(err, err2, err3, err4, err5, n.PutCopy(ctx, "k", hotcache.Copy{Times: good}), f.Tell(ctx, "me", "hello"))
-	}
-	if err := try(t, rules); err != nil {
-		t.Fatal(err)
-	}
-	for i, rule := range rules {
-		if rule == "+ping" {
-			continue // a PING that is refused is a sign of life too, and an entry in the server's log of refusals
-		}
-		left := append(append([]string(nil), rules[:i]...), rules[i+1:]...)
-		if err := try(t, left); err == nil {
-			t.Errorf("it does as well without %s", rule)
-		} else if _, ok := rueidis.IsRedisErr(err); ok && !errors.Is(err, ErrUnavailable) {
-			t.Errorf("without %s: %v", rule, err)
-		}
 	}
 }

@@ -27,9 +27,7 @@
 // are in constant use, so that they are the last to go. Where nothing is evicted, a full server still takes
 // invalidations, and stores no items.
 //
-// A user of the server with few permissions needs, with the default prefix:
-//
-//	~latchkey:cache:* &latchkey:cache:* +@read +@write +@scripting +@pubsub +time +info +ping
+// docs/hotcache.md has the permissions that a user of the server needs, and what to do when nodes are added.
 package hotcacheredis
 
 import (
