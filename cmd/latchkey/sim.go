@@ -57,6 +57,11 @@ Faults are KIND@START+DURATION:WHICH, and --fault may be given often:
 			if o.compare && cmd.Flags().Changed("policy") {
 				return errors.New("--compare runs both policies, so --policy says nothing; leave one of them out")
 			}
+			for _, name := range []string{"reads", "keys", "skew", "write-every", "write-rate"} {
+				if o.trace != "" && cmd.Flags().Changed(name) {
+					return fmt.Errorf("--trace says what is read and written, so --%s says nothing; leave one of them out", name)
+				}
+			}
 			return a.sim(&o)
 		},
 	}
@@ -120,6 +125,13 @@ func (a *app) sim(o *simOptions) error {
 		o.TraceName = o.trace
 		o.Trace = func() (io.ReadCloser, error) { return os.Open(o.trace) }
 	}
+	page, err := openPage(o.html)
+	if err != nil {
+		return err
+	}
+	if page != nil {
+		defer page.Close()
+	}
 	policies := []string{o.Policy}
 	if o.compare {
 		policies = []string{sim.Ours, sim.Source}
@@ -139,7 +151,7 @@ func (a *app) sim(o *simOptions) error {
 			break
 		}
 	}
-	if err := a.simShow(&report, o.html); err != nil {
+	if err := a.simShow(&report, page); err != nil {
 		return err
 	}
 	return interrupted(ctx, context.Cause(ctx))
@@ -178,9 +190,25 @@ func simProblem(err error) error {
 	return errors.New(strings.TrimPrefix(err.Error(), "sim: "))
 }
 
-func (a *app) simShow(r *sim.Report, page string) error {
-	if page != "" {
-		if err := os.WriteFile(page, r.HTML(), 0o644); err != nil {
+// openPage opens the file of the page before anything is run for it. Nil is for none.
+func openPage(path string) (*os.File, error) {
+	if path == "" {
+		return nil, nil
+	}
+	page, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE, 0o644)
+	if err != nil {
+		return nil, fmt.Errorf("--html: %w", err)
+	}
+	return page, nil
+}
+
+func (a *app) simShow(r *sim.Report, page *os.File) error {
+	if page != nil {
+		err := page.Truncate(0)
+		if err == nil {
+			_, err = page.Write(r.HTML())
+		}
+		if err != nil {
 			return fmt.Errorf("--html: %w", err)
 		}
 	}
@@ -196,8 +224,8 @@ func (a *app) simShow(r *sim.Report, page string) error {
 	if err := a.writeAll(text); err != nil {
 		return err
 	}
-	if page != "" {
-		a.notef("the page is in %s", page)
+	if page != nil {
+		a.notef("the page is in %s", page.Name())
 	}
 	return nil
 }

@@ -123,7 +123,7 @@ func lines() []line {
 		{"stale reads", func(r *Result) string { return part(r.StaleReads, r.Reads) },
 			"older than the last write that was finished when they began"},
 		{"old reads", func(r *Result) string { return part(r.OldReads, r.Reads) }, "older than the row was when they were answered"},
-		{"keys left stale", func(r *Result) string { return grouped(r.LeftStale) }, "older at their node than in the database, at the end"},
+		{"keys left stale", func(r *Result) string { return grouped(r.LeftStale) }, "older on a node than in the database, at the end"},
 		{"failed reads", func(r *Result) string { return part(r.FailedReads+r.Unanswered, r.Reads) }, "without an answer"},
 		{"busiest node / mean", func(r *Result) string { return fmt.Sprintf("%.2f", r.MaxMean) }, "of questions by reads; 1 is even"},
 		{"hot keys", func(r *Result) string { return strconv.Itoa(r.HotKeys) }, "at a time, at most"},

@@ -25,7 +25,7 @@ type Result struct {
 	// the row was when they got it, which nobody can promise not to happen.
 	StaleReads uint64 `json:"staleReads"`
 	OldReads   uint64 `json:"oldReads"`
-	LeftStale  uint64 `json:"leftStale"` // keys that are older at their home than in the database, at the end
+	LeftStale  uint64 `json:"leftStale"` // keys that are older on a node than in the database, at the end
 
 	Writes        uint64 `json:"writes"`
 	UnsureWrites  uint64 `json:"unsureWrites"`  // of which the writer was told that the cache may not know
@@ -63,13 +63,11 @@ func (m Millis) MarshalJSON() ([]byte, error) {
 
 // String returns the duration as Go writes it, rounded to what is worth reading.
 func (m Millis) String() string {
-	d := time.Duration(m)
-	for unit := time.Hour; unit >= time.Microsecond; unit /= 10 {
-		if d >= 100*unit {
-			return d.Round(unit).String()
-		}
+	d, unit := time.Duration(m), time.Second
+	for unit > 10*time.Nanosecond && d < 100*unit {
+		unit /= 10
 	}
-	return d.Round(10 * time.Nanosecond).String()
+	return d.Round(unit).String()
 }
 
 // A Latency is how long reads took.
@@ -126,7 +124,7 @@ func newResult(cfg *Config) *Result {
 
 // bucket returns the bucket of now. When there would be too many, each gets twice as long.
 func (r *Result) bucket(now time.Duration) *Bucket {
-	for now >= time.Duration(r.Bucket)*maxBuckets {
+	for time.Duration(r.Bucket)*maxBuckets <= now {
 		half := r.Series[:0]
 		for i := 0; i < len(r.Series); i += 2 {
 			b := r.Series[i]

@@ -46,7 +46,7 @@ const (
 )
 
 func newSource(w *world) *source {
-	s := &source{w: w, ring: newSourceRing(w.cfg.Nodes, w.cfg.VNodes)}
+	s := &source{w: w, ring: newSourceRing(w.cfg)}
 	for range w.cfg.Nodes {
 		s.nodes = append(s.nodes, s.newNode())
 	}
@@ -64,21 +64,22 @@ func (s *source) newServer() *sourceServer {
 	return &sourceServer{core.NewTopK(s.w.cfg.Counters), 0, map[string]bool{}, newLRU[uint64](s.w.cfg.L1Entries)}
 }
 
-// sourceRing is consistent hashing with virtual nodes.
+// sourceRing is consistent hashing with virtual nodes. Where they lie is a matter of luck, and so is how even the load is:
+// each seed has a ring of its own.
 type sourceRing struct {
 	points []uint64
 	owners []int
 }
 
-func newSourceRing(nodes, virtual int) sourceRing {
+func newSourceRing(cfg *Config) sourceRing {
 	type point struct {
 		at    uint64
 		owner int
 	}
 	var all []point
-	for n := range nodes {
-		for v := range virtual {
-			all = append(all, point{hash(fmt.Sprintf("node%d-%d", n, v)), n})
+	for n := range cfg.Nodes {
+		for v := range cfg.VNodes {
+			all = append(all, point{hash(fmt.Sprintf("%d-node%d-%d", cfg.Seed, n, v)), n})
 		}
 	}
 	slices.SortFunc(all, func(a, b point) int { return cmp.Compare(a.at, b.at) })
@@ -187,15 +188,21 @@ func (s *source) fill(r *read, name string, at int, token uint64) {
 	})
 }
 
-// write deletes the key and every copy that it may have.
-func (s *source) write(_, key int, _ uint64, done func(sure bool)) {
-	w, name := s.w, s.w.keys.names[key]
+// names returns the name of a key and those of its copies.
+func (s *source) names(key int) []string {
+	name := s.w.keys.names[key]
 	names := []string{name}
-	if w.cfg.Replicate {
-		for i := range w.cfg.Copies {
+	if s.w.cfg.Replicate {
+		for i := range s.w.cfg.Copies {
 			names = append(names, copyName(name, i))
 		}
 	}
+	return names
+}
+
+// write deletes the key and every copy that it may have.
+func (s *source) write(_, key int, _ uint64, done func(sure bool)) {
+	w, names := s.w, s.names(key)
 	left, sure := len(names), true
 	ended := func(ok bool) {
 		left--
@@ -232,9 +239,15 @@ func (s *source) lost(node int, kept bool) {
 	}
 }
 
-func (s *source) peek(key int) (uint64, bool) {
-	name := s.w.keys.names[key]
-	return s.nodes[s.ring.owner(name)].values.get(s.w.now, name)
+// peek looks at the copies too: the oldest is what somebody may get.
+func (s *source) peek(key int) (version uint64, found bool) {
+	for _, name := range s.names(key) {
+		v, ok := s.nodes[s.ring.owner(name)].values.get(s.w.now, name)
+		if ok && (!found || v < version) {
+			version, found = v, true
+		}
+	}
+	return version, found
 }
 
 func (s *source) end() {}

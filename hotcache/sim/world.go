@@ -19,7 +19,7 @@ type policy interface {
 	cut(server int, off bool)
 	// lost takes what a node had, unless it kept it.
 	lost(node int, kept bool)
-	// peek returns the version that a read at the key's home would get, without reading.
+	// peek returns the oldest version that nodes would give for a key, without reading it.
 	peek(key int) (version uint64, ok bool)
 	// end is called when nothing more is read.
 	end()
