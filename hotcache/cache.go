@@ -119,9 +119,12 @@ func (c *Cache[K, V]) connect() error {
 // now is the cache's own clock.
 func (c *Cache[K, V]) now() time.Duration { return time.Since(c.start) }
 
-// Get returns the value under a key, from this process's memory, the key's node or the loader. The error wraps
-// [ErrNotFound] when there is no such row. A read that begins after an [Cache.Invalidate] of the key has returned, in
-// whatever process, never gets an older version: see there.
+// Get returns the value under a key, from this process's memory, the key's node or the loader. A read that begins after
+// an [Cache.Invalidate] of the key has returned, in whatever process, never gets an older version: see there.
+//
+// The error wraps [ErrNotFound] when there is no such row, what the loader returned when that failed in this process, and
+// [ErrLoadFailed] when it was another; [ErrOutdated] and [ErrOverloaded] have their reasons. The end of the context is
+// that of the caller alone, the load goes on. What the value points at is shared with all who read it: do not change it.
 func (c *Cache[K, V]) Get(ctx context.Context, key K) (V, error) {
 	c.samples.count(key)
 	if c.memory != nil {
@@ -137,7 +140,8 @@ func (c *Cache[K, V]) Get(ctx context.Context, key K) (V, error) {
 	return v, err
 }
 
-// GetVersion is Get that returns the version too.
+// GetVersion is Get that returns the version too, also of a row that does not exist. Without versions of the loader it
+// means nothing.
 func (c *Cache[K, V]) GetVersion(ctx context.Context, key K) (V, Version, error) {
 	return c.GetAtLeast(ctx, key, 0)
 }
@@ -240,7 +244,8 @@ func (c *Cache[K, V]) wait(ctx context.Context, name string, min Version) (answe
 	return answer[V]{}, fmt.Errorf("hotcache: %w", context.Cause(ctx))
 }
 
-// Peek returns the value under a key if this process's memory or the key's node has it, and never loads it.
+// Peek returns the value under a key if this process's memory or the key's node has it, and never loads it. A row that is
+// known not to exist is not there either. The error is that of the node, or [ErrDecode].
 func (c *Cache[K, V]) Peek(ctx context.Context, key K) (value V, ok bool, err error) {
 	if c.memory != nil {
 		if r, ok := c.memory.get(key, c.now); ok {

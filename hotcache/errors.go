@@ -13,7 +13,8 @@ var (
 	ErrNotFound = errors.New("not found")
 	// ErrClosed: the cache has been closed.
 	ErrClosed = errors.New("hotcache: closed")
-	// ErrOutdated: the loader keeps returning rows older than it was asked for.
+	// ErrOutdated: the loader keeps returning rows older than it was asked for: it reads a replica though it was given a
+	// least version, or somebody invalidated before the commit.
 	ErrOutdated = core.ErrOutdated
 	// ErrOverloaded: a cache node is out, and so many loads go past it already that another would endanger the database.
 	ErrOverloaded = core.ErrOverloaded
@@ -23,7 +24,7 @@ var (
 	ErrTooLarge = errors.New("too large")
 	// ErrInvalid: an argument or an option is not valid.
 	ErrInvalid = errors.New("invalid")
-	// ErrDecode: what a node holds cannot be decoded. It is loaded anew.
+	// ErrDecode: a value does not decode, though it was loaded anew; or it does not for [Cache.Peek], which loads nothing.
 	ErrDecode = errors.New("undecodable value")
 	// ErrPanic: the loader panicked.
 	ErrPanic = errors.New("loader panicked")
@@ -32,7 +33,7 @@ var (
 // A NotInvalidatedError says that the row was changed, but that the cache could not be told, or not surely: until that
 // is done again, old values may be served for as long as their time lasts. Version is what was written.
 type NotInvalidatedError struct {
-	Key     string // in quotes
+	Key     string // as people read it, such as: key 7
 	Version Version
 	Err     error
 }

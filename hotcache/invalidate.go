@@ -18,8 +18,8 @@ import (
 // which takes [Options.Trust] at most. With [Options.Bounded] it returns at once, and other processes may serve what
 // they have until then.
 //
-// An error is a [NotInvalidatedError]: the row is written, and the cache may not know. Do it again, or let the outbox
-// do so.
+// The error is a [NotInvalidatedError]: the row is written, and the cache may not know. Do it again, or let the outbox
+// do so. A key or a version that is none is refused with [ErrInvalid] or [ErrTooLarge]: it was never in the cache.
 func (c *Cache[K, V]) Invalidate(ctx context.Context, key K, v Version) error {
 	name, err := c.encodeKey(key)
 	if err != nil {

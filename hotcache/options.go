@@ -23,12 +23,14 @@ const (
 // for it: it ends with [Options.LoadTimeout] or when the cache is closed.
 //
 // With min above zero, [Fresh] included, the row must be read from the primary: a replica may not have the version yet.
-// The version that is returned rises with each write of the row, such as a counter in the row itself; a loader that
-// knows none returns 0, and then the cache can only promise what the fill lease gives: see the package comment.
-// A row that does not exist is [ErrNotFound].
+// The version that is returned rises with each write of the row, such as a counter in the row itself. It must go on rising
+// when the row is deleted and inserted anew, or what was inserted counts as outdated for a while. A loader that knows no
+// versions returns 0: see the package comment for what that costs. A row that does not exist is [ErrNotFound], for which
+// 0 is good.
 type Loader[K comparable, V any] func(ctx context.Context, key K, min Version) (V, Version, error)
 
-// A NamedNode is a [Node] with the name by which the ring knows it. Names must stay the same in all processes.
+// A NamedNode is a [Node] with the name by which keys are given to it. All processes must have the same names at the same
+// time: where they do not, they do not hear one another's invalidations. The guide has the steps for a change.
 type NamedNode struct {
 	Name string
 	Node Node
@@ -36,7 +38,7 @@ type NamedNode struct {
 
 // Options are those of [New]. The zero value is a cache of this process alone.
 type Options[K comparable, V any] struct {
-	// Nodes are where items are kept. Nil is one embedded node.
+	// Nodes are where items are kept, in any order. Nil is one embedded node.
 	Nodes []NamedNode
 	// Keys and Values encode. Nil is Strings, Bytes, Ints or JSON, whichever fits the type; keys of other types need one.
 	Keys   Codec[K]
@@ -61,13 +63,14 @@ type Options[K comparable, V any] struct {
 	// MemoryTTL is how long this process serves a value without asking the home. Default: as long as the home would.
 	MemoryTTL time.Duration
 	// Trust is how long after a proof that all invalidations were heard this process serves from its memory, and how
-	// long at most a strict [Cache.Invalidate] takes. All processes must use the same. Default 250 ms.
+	// long at most a strict [Cache.Invalidate] takes once the node was told. All processes must use the same: a writer
+	// waits by its own. Default 250 ms, at least 20 ms.
 	Trust time.Duration
 	// Bounded makes Invalidate return as soon as the home is told: other processes may serve what they have for up to
 	// Trust.
 	Bounded bool
 
-	// LoadTimeout limits a load. Default 10 s.
+	// LoadTimeout limits a load; a loader that does not return by then is left to itself. Default 10 s.
 	LoadTimeout time.Duration
 	// NodeTimeout limits whatever a node is asked. Default 1 s.
 	NodeTimeout time.Duration
@@ -89,7 +92,8 @@ type Options[K comparable, V any] struct {
 	// HotWindow is how often what is hot is looked at and told to the fleet; a new hot key is told of at once. Default 1 s.
 	HotWindow time.Duration
 
-	// Rules are those of the embedded node, if Nodes is nil; of the lease and the floors everybody must use the same.
+	// Rules are those of the embedded node, if Nodes is nil. Leases are renewed by them in any case, so where nodes are
+	// opened with other ones give them here too; all processes must use the same. Zero ones are [DefaultRules].
 	Rules Rules
 	// Logger gets what cannot be returned, never a value. Nil is silent.
 	Logger *slog.Logger

@@ -49,7 +49,9 @@ func (s *stats) filled(r core.Refusal, err error) {
 
 // Stats count what happened to a cache since it was made.
 type Stats struct {
-	Reads         map[string]uint64 // by outcome: memory, copy, home, load, stale, stale_on_error, failed_load, ...
+	// Reads by outcome: memory, copy, home, load; stale, stale_on_error; and without an answer failed_load, failed_shared,
+	// failed_outdated, shed. Rows that do not exist are answers. Those whose callers went away are not counted.
+	Reads         map[string]uint64
 	Loads         uint64            // calls of the loader
 	LoadErrors    uint64            // those that failed; a row that does not exist is no failure
 	LoadTime      time.Duration     // of all loads

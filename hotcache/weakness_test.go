@@ -14,14 +14,14 @@ import (
 )
 
 // Caches built from a Redis, a lock key and a ttl are known to fail in 23 ways. For each, the tests that show it gone
-// here; "core" is hotcache/internal/core, "redis" is hotcache/hotcacheredis with real servers, and what has no place is
-// in this file.
+// here; "core" is hotcache/internal/core, "redis" is hotcache/hotcacheredis with real servers, "outbox" is hotcache/outbox
+// with a real PostgreSQL, and what names no place is in this package.
 //
 //	 1 a load that read before the write is stored after it: TestLoadFromBeforeTheWrite, core TestHistories
 //	 2 a load that begins after it reads a replica that lags: TestReplicaLags, core TestOutdatedLoads
-//	 3 a crash between commit and invalidation: package outbox, whose tests kill the process there
+//	 3 a crash between commit and invalidation: outbox TestOutbox, WriterKilled, RelayKilled and CacheIsOut
 //	 4 a failover loses the invalidation or the lease: redis TestLossBeginsAGeneration, TestOldDataBeginAGeneration
-//	 5 an invalidation inside of the transaction: TestInvalidateBeforeTheCommit; Topic.Write of outbox comes after it
+//	 5 an invalidation inside of the transaction: TestInvalidateBeforeTheCommit, outbox TestOutbox, RolledBack and Woken
 //	 6 copies deleted one by one, orphans when their number changes: TestWriteToAHotKey, core TestInvalidatedCopies
 //	 7 a write deletes as many names as there may be copies: TestWriteToAHotKey
 //	 8 each copy loads by itself: core TestBalance, TestCopiesAreRefreshed
