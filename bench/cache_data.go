@@ -34,7 +34,7 @@ func cached() *report.Group {
 
 func cacheRows() []row {
 	rows := []row{
-		cacheHit(1), cacheHit(2), cacheHome(1), cacheHome(many), cacheStampede(), cacheInvalidate(1), cacheInvalidate(4), cacheStale(),
+		cacheHit(1), cacheHit(2), cacheHome(1), cacheHome(many), cacheStampede(), cacheInvalidate(1), cacheInvalidate(4), cacheStale(), cacheSim(),
 	}
 	for i := range rows {
 		rows[i].group, rows[i].inProcess = cached(), true

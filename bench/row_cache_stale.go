@@ -208,7 +208,7 @@ func staleArm(name, setting string, s *redisServer, db *lagging, sides []staleSi
 			ctx, cancel := context.WithCancelCause(ctx)
 			defer cancel(nil)
 			var all sync.WaitGroup
-			var stale, ops, made atomic.Int64
+			var stale, ops, made, waited atomic.Int64
 			loads, main := db.all.Load(), db.main.Load()
 			start := time.Now()
 			work := func(pause time.Duration, do func(n int) error) {
@@ -225,7 +225,11 @@ func staleArm(name, setting string, s *redisServer, db *lagging, sides []staleSi
 				work(writePause, func(n int) error { // each row has one writer
 					i := at + len(sides)*(n%(staleKeys/len(sides)))
 					made.Add(1)
-					return db.finish(ctx, side, i)
+					took, err := db.finish(ctx, side, i)
+					if took >= trusted {
+						waited.Add(1)
+					}
+					return err
 				})
 				for r := range staleReaders {
 					work(readPause, func(n int) error {
@@ -244,7 +248,7 @@ func staleArm(name, setting string, s *redisServer, db *lagging, sides []staleSi
 			out := rounds.Sample{Ops: int(ops.Load()), Elapsed: time.Since(start)}
 			out.Facts = map[string]float64{
 				staleReads: 100 * float64(stale.Load()) / float64(max(out.Ops, 1)), writes: float64(made.Load()) / out.Elapsed.Seconds(),
-				fromMain: 100 * float64(db.main.Load()-main) / float64(max(db.all.Load()-loads, 1)),
+				late: float64(waited.Load()), fromMain: 100 * float64(db.main.Load()-main) / float64(max(db.all.Load()-loads, 1)),
 			}
 			if err := context.Cause(ctx); err != nil && !errors.Is(err, context.Canceled) {
 				return out, err
@@ -255,14 +259,15 @@ func staleArm(name, setting string, s *redisServer, db *lagging, sides []staleSi
 	}
 }
 
-// finish writes a row and does what has to be done after it.
-func (l *lagging) finish(ctx context.Context, side staleSide, i int) error {
+// finish writes a row and does what has to be done after it, and tells how long that took.
+func (l *lagging) finish(ctx context.Context, side staleSide, i int) (time.Duration, error) {
 	v := l.write(i)
+	start := time.Now()
 	if err := side.wrote(ctx, i, v); err != nil {
-		return err
+		return 0, err
 	}
 	l.rows[i].finished.Store(v)
-	return nil
+	return time.Since(start), nil
 }
 
 // quiet waits until the replica has everything, and counts who still gets something else. What is ahead of the last
