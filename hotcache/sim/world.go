@@ -3,6 +3,7 @@ package sim
 import (
 	"context"
 	"fmt"
+	"io"
 	"math/rand/v2"
 	"time"
 )
@@ -69,18 +70,32 @@ func Run(ctx context.Context, cfg Config) (*Result, error) {
 	if err := cfg.Check(); err != nil {
 		return nil, err
 	}
-	w := &world{cfg: &cfg, random: rand.New(rand.NewPCG(cfg.Seed, 2)), res: newResult(&cfg)}
+	var from io.ReadCloser
 	if cfg.Trace != nil {
-		from, err := cfg.Trace()
-		if err != nil {
+		var err error
+		if from, err = cfg.Trace(); err != nil {
 			return nil, fmt.Errorf("sim: the trace cannot be opened: %w", err)
 		}
 		defer from.Close()
+	}
+	w := newWorld(&cfg, from)
+	w.run(ctx)
+	if w.err != nil {
+		return nil, w.err
+	}
+	w.finish()
+	return w.res, nil
+}
+
+// newWorld returns a world at its beginning. The trace is nil when the work is drawn.
+func newWorld(cfg *Config, trace io.Reader) *world {
+	w := &world{cfg: cfg, random: rand.New(rand.NewPCG(cfg.Seed, 2)), res: newResult(cfg)}
+	if trace != nil {
 		w.keys = &keys{byKey: map[string]int{}}
-		w.work = newTraced(&cfg, from, w.keys)
+		w.work = newTraced(cfg, trace, w.keys)
 	} else {
 		w.keys = newKeys(cfg.Keys)
-		w.work = newDrawn(&cfg)
+		w.work = newDrawn(cfg)
 	}
 	for i := range cfg.Nodes {
 		w.nodes = append(w.nodes, newNode(w, i))
@@ -92,12 +107,7 @@ func Run(ctx context.Context, cfg Config) (*Result, error) {
 	}
 	w.plan()
 	w.arrive()
-	w.run(ctx)
-	if w.err != nil {
-		return nil, w.err
-	}
-	w.finish()
-	return w.res, nil
+	return w
 }
 
 // rest is how long a run goes on after the last read, so that what is under way comes to its end.
