@@ -1,6 +1,9 @@
 package rmap
 
-import "time"
+import (
+	"math"
+	"time"
+)
 
 // A clock estimates the store's clock from this process's monotonic one. Deadlines are in the store's time, so that the
 // wall clocks of the processes need not agree.
@@ -20,13 +23,17 @@ type clock struct {
 // was set back deceives.
 const window = 10 * time.Second
 
+// farthest is beyond all deadlines that are given, and some years before nanoseconds of Unix time leave an int64.
+// Something else may have written what is further away.
+const farthest = math.MaxInt64/int64(time.Millisecond) - 1<<39
+
 // now is the map's own clock: nanoseconds since the map was joined.
 func (c *clock) now() int64 { return int64(time.Since(c.start)) }
 
 // saw takes a reading of the store's clock, in milliseconds of Unix time, that arrived now. asked is when it was asked
 // for, on the map's clock, or negative when it came unasked.
 func (c *clock) saw(reading, asked int64) {
-	if reading == 0 {
+	if reading == 0 || reading > farthest {
 		return
 	}
 	now := c.now()
@@ -58,5 +65,8 @@ func (c *clock) store(now int64) int64 {
 
 // local returns when, on the map's clock, the store's clock reaches a deadline.
 func (c *clock) local(deadline int64) int64 {
+	if deadline > farthest {
+		return math.MaxInt64
+	}
 	return max(1, deadline*int64(time.Millisecond)-c.diff())
 }

@@ -279,7 +279,10 @@ func (m *Map[K, V]) expire() {
 			continue // it was told already that there is nothing left
 		}
 		m.tell(changed(CauseExpire, c.revision(), old, nil))
-		if data, err := m.keys.encode(key); err == nil && len(c.purge) < PurgeBatch {
+		if len(c.purge) >= PurgeBatch {
+			continue // the store knows of them too
+		}
+		if data, err := m.encodeKey(key); err == nil {
 			if len(c.purge) == 0 {
 				c.purge, c.purgeAt = map[string]struct{}{}, c.clock.now()+int64(rand.N(purgeSpread))
 			}

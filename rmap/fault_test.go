@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -468,6 +469,28 @@ func TestClockSetBack(t *testing.T) {
 		b.want(map[string]int{"a": 1})
 		time.Sleep(101 * time.Millisecond)
 		b.want(nil)
+	})
+}
+
+// A deadline so far away that no clock reaches it is one that never comes.
+func TestDeadlineBeyondAllClocks(t *testing.T) {
+	onBench(t, rmap.Options[string, int]{}, func(b *bench) {
+		b.s.mustWrite(set("a", 1))
+		b.s.mu.Lock()
+		e := b.s.at.entries["a"]
+		e.Deadline = math.MaxInt64
+		b.s.at.entries["a"] = e
+		b.s.at.log = nil
+		b.s.mu.Unlock()
+		_, m := b.join(rmap.Options[string, int]{})
+		before := m.Stats().Heads
+		time.Sleep(10 * beat)
+		if v, ok := m.Get("a"); v != 1 || !ok {
+			b.Errorf("Get = %d, %t", v, ok)
+		}
+		if n := m.Stats().Heads - before; n > 12 {
+			b.Errorf("%d comparisons in ten heartbeats", n)
+		}
 	})
 }
 

@@ -205,9 +205,20 @@ func (m *Map[K, V]) Close() {
 // closedError is what callers get who were waiting when the map was closed, or came later.
 func (m *Map[K, V]) closedError() error { return fmt.Errorf("map %q: %w", m.name, ErrClosed) }
 
+// encodeKey is for keys that came from the store, in goroutines that are not a caller's: as with decode, a codec that
+// panics must not end the process.
+func (m *Map[K, V]) encodeKey(key K) (data string, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("%w: the codec of the keys panicked", ErrInvalid)
+		}
+	}()
+	return m.keys.encode(key)
+}
+
 // quote returns a key as it may appear in errors and logs.
 func (m *Map[K, V]) quote(key K) string {
-	data, err := m.keys.encode(key)
+	data, err := m.encodeKey(key)
 	if err != nil {
 		return "that cannot be encoded"
 	}

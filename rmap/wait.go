@@ -48,6 +48,11 @@ func (m *Map[K, V]) sync(ctx context.Context) error {
 	m.mu.Lock()
 	r.callers--
 	m.mu.Unlock()
+	select {
+	case <-r.done: // it came together with the end of the context
+		return r.err
+	default:
+	}
 	return m.loadError(context.Cause(ctx))
 }
 
