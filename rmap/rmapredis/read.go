@@ -127,6 +127,9 @@ func (s *Store) Since(ctx context.Context, name string, r rmap.Revision) ([]rmap
 	defer cancel()
 	from := strconv.FormatUint(r.Number+1, 10) + "-0"
 	logged, err := s.client.Do(ctx, s.client.B().Xrange().Key(s.log(name)).Start(from).End("+").Build()).AsXRange()
+	if _, answered := rueidis.IsRedisErr(err); answered {
+		return nil, nil // the log is a convenience: whoever may not use it, or finds something else there, reads the map
+	}
 	if err != nil {
 		return nil, fmt.Errorf("rmapredis: changes of map %q: %w", name, s.unread(err))
 	}
@@ -134,7 +137,7 @@ func (s *Store) Since(ctx context.Context, name string, r rmap.Revision) ([]rmap
 	for _, entry := range logged {
 		ch, err := parseMessage(entry.FieldValues["m"], s.o.version)
 		if err != nil || !follows(ch, r) {
-			return nil, nil // the log is a convenience: whoever cannot use it reads the map
+			return nil, nil // likewise
 		}
 		changes = append(changes, ch)
 		r = ch.Revision

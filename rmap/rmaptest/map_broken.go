@@ -172,7 +172,7 @@ func fickle(e *env) {
 	e.did(a.Set(e.ctx, "panic", "well"))
 	e.synced(b)
 	shows(e, b, map[string]string{"panic": "well"})
-	tp.tells(e, "broken panic", "broken nil panic", "broken fail", "set panic: none to well")
+	tp.tells(e, "broken panic", "broken error panic", "broken fail", "set panic: none to well")
 	if s := b.Lag().State; s != rmap.Live {
 		e.Fatalf("the copy is %v", s)
 	}
