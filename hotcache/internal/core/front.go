@@ -65,6 +65,7 @@ type Front struct {
 	open    map[string]*flight   // the flight that a new read of a key joins
 	flights map[OpID]*flight     // those that wait for an outcome, by the operation
 	asleep  map[string][]*flight // those that wait for somebody else's load, by key
+	asking  map[string][]*flight // those that wait for what the home says, by key
 	timers  timers
 	pauses  map[string]time.Duration // the latest pause of keys whose loads fail
 	direct  int                      // loads that go past a node
@@ -88,6 +89,7 @@ type flight struct {
 	min     Version
 	reads   []ReadID
 	waits   bool // in asleep
+	stirred bool // what wakes those in asleep came while the home was asked
 	token   Token
 	least   Version // what the load must ask for
 	floor   Version // what may be stored
@@ -107,7 +109,8 @@ type flight struct {
 func NewFront(nodes int, set Settings, random *rand.Rand) *Front {
 	return &Front{
 		set: set, random: random, nodes: make([]nodeState, nodes), open: map[string]*flight{},
-		flights: map[OpID]*flight{}, asleep: map[string][]*flight{}, running: map[string]*flight{}, pauses: map[string]time.Duration{},
+		flights: map[OpID]*flight{}, asleep: map[string][]*flight{},
+		asking: map[string][]*flight{}, running: map[string]*flight{}, pauses: map[string]time.Duration{},
 	}
 }
 
@@ -197,6 +200,8 @@ func (f *Front) askHome(now time.Duration, fl *flight) {
 		return
 	}
 	f.asks(now, fl, fl.home)
+	fl.stirred = false
+	f.asking[fl.key] = append(f.asking[fl.key], fl)
 	ask := Ask{Key: fl.key, Min: fl.min, Token: f.token()}
 	f.start(fl, Action{Do: DoAsk, Node: fl.home, Ask: ask})
 }
@@ -258,6 +263,7 @@ func (f *Front) Answered(now time.Duration, op OpID, a Answer, err error) []Acti
 	if fl == nil {
 		return f.flush()
 	}
+	without(f.asking, fl)
 	f.answers(now, fl, fl.home)
 	f.judge(now, fl.home, err)
 	if err != nil {
@@ -279,6 +285,10 @@ func (f *Front) Answered(now time.Duration, op OpID, a Answer, err error) []Acti
 		f.serveStale(fl, Stale, f.set.StaleWhile)
 		if len(fl.reads) == 0 {
 			f.land(fl) // whoever loads it does so for those who come later
+			break
+		}
+		if fl.stirred {
+			f.askHome(now, fl) // what it was to wait for is over
 			break
 		}
 		f.sleep(now, fl, a.Retry)

@@ -27,7 +27,12 @@ func (f *Front) Woken(now time.Duration, key string) []Action {
 	return f.flush()
 }
 
+// wake has those ask again who wait for a load of the key. It takes another way than answers of the home do, so one that
+// says to wait may still be under way.
 func (f *Front) wake(now time.Duration, key string) {
+	for _, fl := range f.asking[key] {
+		fl.stirred = true
+	}
 	waiting := f.asleep[key]
 	delete(f.asleep, key)
 	for _, fl := range waiting {

@@ -84,7 +84,12 @@ func (f *Front) sleep(now time.Duration, fl *flight, retry time.Duration) {
 
 func (f *Front) awake(fl *flight) {
 	fl.waits = false
-	left := f.asleep[fl.key]
+	without(f.asleep, fl)
+}
+
+// without takes a flight out of those of its key.
+func without(of map[string][]*flight, fl *flight) {
+	left := of[fl.key]
 	for i, other := range left {
 		if other == fl {
 			left = append(left[:i], left[i+1:]...)
@@ -92,8 +97,8 @@ func (f *Front) awake(fl *flight) {
 		}
 	}
 	if len(left) == 0 {
-		delete(f.asleep, fl.key)
+		delete(of, fl.key)
 		return
 	}
-	f.asleep[fl.key] = left
+	of[fl.key] = left
 }
