@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -24,10 +25,11 @@ const (
 	writePause   = 10 * time.Millisecond // of each writer
 	readPause    = 500 * time.Microsecond
 
-	asideName  = "cache-aside"
-	staleReads = "stale reads, %"
-	leftStale  = "keys left stale"
-	fromMain   = "loads from the primary, %"
+	asideName    = "cache-aside"
+	staleReads   = "stale reads, %"
+	leftStale    = "keys left stale"
+	longestWrite = "longest write, ms"
+	fromMain     = "loads from the primary, %"
 )
 
 // cacheStale is how often a read that begins after a write has finished gets what was before it.
@@ -208,7 +210,8 @@ func staleArm(name, setting string, s *redisServer, db *lagging, sides []staleSi
 			ctx, cancel := context.WithCancelCause(ctx)
 			defer cancel(nil)
 			var all sync.WaitGroup
-			var stale, ops, made, waited atomic.Int64
+			var stale, made, waited, longest atomic.Int64
+			took := make([][]time.Duration, len(sides)*staleReaders)
 			loads, main := db.all.Load(), db.main.Load()
 			start := time.Now()
 			work := func(pause time.Duration, do func(n int) error) {
@@ -229,26 +232,29 @@ func staleArm(name, setting string, s *redisServer, db *lagging, sides []staleSi
 					if took >= trusted {
 						waited.Add(1)
 					}
+					for old := longest.Load(); int64(took) > old && !longest.CompareAndSwap(old, int64(took)); old = longest.Load() {
+					}
 					return err
 				})
 				for r := range staleReaders {
 					work(readPause, func(n int) error {
 						i := (n + r + at) % staleKeys
-						finished := db.rows[i].finished.Load()
+						finished, start := db.rows[i].finished.Load(), time.Now()
 						v, err := side.read(ctx, i)
 						if v < finished {
 							stale.Add(1)
 						}
-						ops.Add(1)
+						took[at*staleReaders+r] = append(took[at*staleReaders+r], time.Since(start))
 						return err
 					})
 				}
 			}
 			all.Wait()
-			out := rounds.Sample{Ops: int(ops.Load()), Elapsed: time.Since(start)}
+			out := rounds.Sample{Elapsed: time.Since(start), Latency: slices.Concat(took...)}
+			out.Ops = len(out.Latency)
 			out.Facts = map[string]float64{
 				staleReads: 100 * float64(stale.Load()) / float64(max(out.Ops, 1)), writes: float64(made.Load()) / out.Elapsed.Seconds(),
-				late: float64(waited.Load()), fromMain: 100 * float64(db.main.Load()-main) / float64(max(db.all.Load()-loads, 1)),
+				late: float64(waited.Load()), longestWrite: float64(longest.Load()) / 1e6, fromMain: 100 * float64(db.main.Load()-main) / float64(max(db.all.Load()-loads, 1)),
 			}
 			if err := context.Cause(ctx); err != nil && !errors.Is(err, context.Canceled) {
 				return out, err
