@@ -626,3 +626,31 @@ func TestWaitersAreForgotten(t *testing.T) {
 		}
 	})
 }
+
+// A change that was kept while the map was read, and that the store has undone by the time it is asked again, is not
+// applied behind that answer: the copy would show what the answer has just shown to be no more.
+func TestKeptChangeIsUndone(t *testing.T) {
+	onBench(t, rmap.Options[string, int]{}, func(b *bench) {
+		at := b.s.mustWrite(set("a", 1))
+		synctest.Wait()
+		b.lose(set("a", 2))
+		done := false
+		b.l.set(faults{
+			since: func(context.Context, []rmap.Change) ([]rmap.Change, error) { return nil, nil },
+			chunk: func(context.Context, int) error {
+				if !done {
+					done = true
+					b.s.rollback(at, false)
+					b.s.mustWrite(set("a", 3))
+					time.Sleep(10 * time.Millisecond) // it arrives, and is kept
+					b.s.rollback(at, false)
+				}
+				return nil
+			},
+		})
+		if err := b.m.Sync(b.Context()); err != nil {
+			b.Fatal(err)
+		}
+		b.want(map[string]int{"a": 1})
+	})
+}

@@ -249,6 +249,7 @@ func (k *keeper[K, V]) compare(ctx context.Context) error {
 func (m *Map[K, V]) ask(ctx context.Context) (Head, feed.Meeting, error) {
 	c := &m.copy
 	m.mu.Lock()
+	m.release() // what was kept was handed over before the answer, and must not be applied behind it
 	from, sent := c.cursor.At(), c.clock.now()
 	m.mu.Unlock()
 	head, err := m.feed.Head(ctx)
