@@ -28,7 +28,10 @@ type replica[K comparable, V any] struct {
 	rushed  bool                // a connection was lost and others will reload too: spread it
 	pending *pending            // changes kept while the map is read as a whole; nil otherwise
 	purge   map[string]struct{} // encoded keys, past their deadline, of which the store has not said that they are gone
+	more    bool                // the store had more to remove than was asked for at once
 	purgeAt int64               // when to ask it to remove them, on the map's clock
+	hidden  int64               // the latest deadline of what was dropped here because its time was over
+	asking  int64               // when the last head was asked for that was answered, on the map's clock
 	joined  bool                // it was current once
 
 	asked   *round   // those who wait for a proof that has not begun
@@ -68,6 +71,9 @@ func (p *pending) add(ch Change) {
 }
 
 func (p *pending) lose() { p.changes, p.lost = nil, true }
+
+// purging tells whether the store is to be asked to remove entries.
+func (r *replica[K, V]) purging() bool { return len(r.purge) > 0 || r.more }
 
 func (r *replica[K, V]) init() {
 	r.tree = emptyTree[K, V]()
@@ -239,12 +245,13 @@ func (m *Map[K, V]) publish() {
 
 func (m *Map[K, V]) show() {
 	c := &m.copy
-	v := &view[K, V]{tree: c.tree, broken: c.broken, revision: c.revision()}
+	v := &view[K, V]{tree: c.tree, broken: c.broken, revision: c.revision(), clock: c.clock}
 	if c.over {
 		v.tree, v.broken = emptyTree[K, V](), 0
 		m.shown.Store(v)
 		return
 	}
+	v.expires = c.expires
 	for _, at := range []int64{c.expires, c.deadline.first()} {
 		if at != 0 {
 			if local := c.clock.local(at); v.ends == 0 || local < v.ends {
@@ -258,8 +265,11 @@ func (m *Map[K, V]) show() {
 	m.shown.Store(v)
 }
 
-// expire hides what is past its deadline, tells subscribers, and asks the keeper to tell the store.
-func (m *Map[K, V]) expire() {
+// expireBatch is how many entries the keeper drops before others get the mutex.
+const expireBatch = 512
+
+// expire drops what is past its deadline, at most so many entries, tells subscribers, and has the keeper tell the store.
+func (m *Map[K, V]) expire(most int) {
 	c := &m.copy
 	now := c.clock.store(c.clock.now())
 	if c.expires != 0 && c.expires <= now && !c.over {
@@ -269,12 +279,13 @@ func (m *Map[K, V]) expire() {
 		}
 		m.doubt(nil) // the store must say whether it is really over: a change on its way may give it more time
 	}
-	for {
+	for range most {
 		key, ok := c.deadline.pop(now)
 		if !ok {
 			break
 		}
 		old := m.drop(key)
+		c.hidden = max(c.hidden, old.Value.deadline)
 		if c.over {
 			continue // it was told already that there is nothing left
 		}

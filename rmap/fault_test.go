@@ -654,3 +654,46 @@ func TestKeptChangeIsUndone(t *testing.T) {
 		b.want(map[string]int{"a": 1})
 	})
 }
+
+// What a copy hid by a clock that turns out to have been ahead comes back: the store never removed it, and the revision
+// says nothing of it.
+func TestClockThereAndBack(t *testing.T) {
+	onBench(t, rmap.Options[string, int]{}, func(b *bench) {
+		op := set("a", 1)
+		op.TTL = time.Minute
+		b.s.mustWrite(op, set("b", 2))
+		b.l.set(faults{write: func(context.Context, bool) error { // its user may only read, so nothing is removed
+			return fmt.Errorf("%w: no permission", rmap.ErrUnavailable)
+		}})
+		b.s.setClock(3_600_000)
+		time.Sleep(2 * beat)
+		b.want(map[string]int{"b": 2})
+		b.s.setClock(-3_600_000)
+		time.Sleep(2 * beat)
+		b.want(map[string]int{"a": 1, "b": 2})
+		time.Sleep(time.Minute)
+		b.want(map[string]int{"b": 2})
+		if st := b.m.Stats(); st.Reloaded(rmap.ReloadRollback) != 1 {
+			b.Errorf("reloads: %v, want one", st.Reloads)
+		}
+	})
+}
+
+// However many entries end at the same moment, they are all removed, without another write of anybody.
+func TestPurgeOfMany(t *testing.T) {
+	onBench(t, rmap.Options[string, int]{}, func(b *bench) {
+		const many = 3 * 64 * rmap.PurgeBatch // more than are removed in one go
+		ops := make([]rmap.Op, 0, many)
+		for i := range many {
+			op := set(fmt.Sprint(i), i)
+			op.TTL = time.Minute
+			ops = append(ops, op)
+		}
+		b.s.mustWrite(ops...)
+		time.Sleep(time.Minute + 5*time.Second)
+		b.want(nil)
+		if n := len(b.s.at.entries); n != 0 {
+			b.Errorf("%d of %d entries are in the store still", n, many)
+		}
+	})
+}

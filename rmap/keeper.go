@@ -21,6 +21,9 @@ const (
 	loadTries = 4
 	// maxPurges is how many writes in a row may remove what is past its deadline.
 	maxPurges = 64
+	// clockSlack is how far, in milliseconds, the store's clock may seem to go back without the copy being read anew for
+	// the entries that were hidden by it: clocks that are being set right run slower for a while.
+	clockSlack = 100
 )
 
 // A round is a proof that callers wait for: that the copy shows all that was finished before the round began.
@@ -69,10 +72,10 @@ func (k *keeper[K, V]) turn(ctx context.Context) {
 	m.mu.Lock()
 	now := c.clock.now()
 	if v := m.shown.Load(); v.ends != 0 && now >= v.ends {
-		m.expire()
+		m.expire(expireBatch)
 	}
 	compare := c.up && (now >= k.beat || c.doubt && now >= k.retry || c.asked != nil)
-	purge := c.up && len(c.purge) > 0 && now >= c.purgeAt
+	purge := c.up && c.purging() && now >= c.purgeAt
 	if purge && k.beat-now < int64(m.opts.Heartbeat)/2 {
 		purge, c.purgeAt = false, k.beat // it would have too little time before the heartbeat: see below
 	}
@@ -101,7 +104,7 @@ func (k *keeper[K, V]) idle() time.Duration {
 		if c.doubt {
 			next = min(next, k.retry)
 		}
-		if len(c.purge) > 0 {
+		if c.purging() {
 			next = min(next, c.purgeAt)
 		}
 	}
@@ -149,7 +152,6 @@ func (k *keeper[K, V]) prove(ctx context.Context) {
 	m.mu.Lock()
 	c.doubt = false
 	k.take()
-	began := c.clock.now()
 	m.mu.Unlock()
 
 	err := k.compare(ctx)
@@ -164,7 +166,7 @@ func (k *keeper[K, V]) prove(ctx context.Context) {
 	}
 	k.pause, k.retry = 0, 0
 	c.joined = true
-	m.proved.Store(began)
+	m.proved.Store(c.asking)
 	if c.up && !c.doubt { // otherwise it was current, but may not be any more
 		m.setState(Live, nil)
 		c.rushed = false
@@ -250,7 +252,7 @@ func (m *Map[K, V]) ask(ctx context.Context) (Head, feed.Meeting, error) {
 	c := &m.copy
 	m.mu.Lock()
 	m.release() // what was kept was handed over before the answer, and must not be applied behind it
-	from, sent := c.cursor.At(), c.clock.now()
+	from, sent, hidden := c.cursor.At(), c.clock.now(), c.hidden
 	m.mu.Unlock()
 	head, err := m.feed.Head(ctx)
 	m.mu.Lock()
@@ -262,8 +264,12 @@ func (m *Map[K, V]) ask(ctx context.Context) (Head, feed.Meeting, error) {
 	c.clock.saw(head.Now, sent)
 	at := feed.Position(head.Revision)
 	meeting := c.cursor.Meet(from, at)
+	c.asking = sent
 	if meeting == feed.Current {
 		c.lifetime = head.Lifetime // of this life, however far the copy is by now
+		if hidden > head.Now+clockSlack {
+			return head, feed.Apart, nil // the store's clock was ahead and is right again: what it ended here is there still
+		}
 	}
 	if c.cursor.At() != at {
 		return head, meeting, nil
@@ -285,22 +291,25 @@ func (m *Map[K, V]) purge(ctx context.Context) {
 	for key := range m.copy.purge {
 		ops = append(ops, Op{Do: DoExpire, Key: key})
 	}
-	m.copy.purge = nil
+	m.copy.purge, m.copy.more = nil, false
 	m.mu.Unlock()
-	if len(ops) == 0 {
-		return
-	}
 	ctx, cancel := m.limit(ctx)
 	defer cancel()
-	for range maxPurges {
+	for done := range maxPurges {
 		res, err := m.store.Write(ctx, m.name, Write{Ops: ops})
 		if err != nil && ctx.Err() == nil {
 			// The next write of anybody removes them as well, and no reader sees them.
 			m.log.Debug("removing entries past their deadline failed", "error", err)
 		}
-		if err != nil || !res.Changed {
+		if err == nil && !res.Changed || err != nil && (done == 0 || ctx.Err() == nil) {
 			return
+		}
+		if err != nil {
+			break
 		}
 		ops = nil // the store removes some more of what it knows to be past its deadline with each write
 	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.copy.more, m.copy.purgeAt = true, m.copy.clock.now()+int64(rand.N(purgeSpread))
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"iter"
 	"log/slog"
+	"math"
 	"sync"
 	"sync/atomic"
 
@@ -125,14 +126,24 @@ func (m *Map[K, V]) Name() string { return m.name }
 // Get returns the value under a key in this process's copy, without a lock, a round trip or an allocation. How old the
 // copy may be is what [Map.Lag] says; a closed map answers from its last copy.
 func (m *Map[K, V]) Get(key K) (value V, ok bool) {
-	v := m.shown.Load()
-	if v.ends != 0 {
-		v = m.inTime(v)
-	}
-	if e := v.tree.Get(key); e != nil && e.Value.err == nil {
+	if e := m.entry(key); e != nil && e.Value.err == nil {
 		return e.Value.value, true
 	}
 	return value, false
+}
+
+// entry returns what is under a key now, nil for nothing. A reader does not wait until everything else that is past its
+// deadline has been dropped.
+func (m *Map[K, V]) entry(key K) *item[K, V] {
+	v := m.shown.Load()
+	e := v.tree.Get(key)
+	if e == nil || v.ends == 0 {
+		return e
+	}
+	if now := m.copy.clock.now(); now >= v.ends && v.past(e, now) {
+		return nil
+	}
+	return e
 }
 
 // Lookup is Get for those who must know why there is no value: [ErrAbsent], [ErrDecode] with the reason, or
@@ -142,7 +153,7 @@ func (m *Map[K, V]) Lookup(key K) (V, error) {
 	if err := m.Fresh(); err != nil {
 		return zero, err
 	}
-	e := m.current().tree.Get(key)
+	e := m.entry(key)
 	if e == nil {
 		return zero, m.about(key, ErrAbsent)
 	}
@@ -181,7 +192,7 @@ func (m *Map[K, V]) inTime(v *view[K, V]) *view[K, V] {
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.expire()
+	m.expire(math.MaxInt)
 	return m.shown.Load()
 }
 

@@ -111,7 +111,12 @@ func (m *Map[K, V]) reload(ctx context.Context, seen Head) error {
 	if err != nil {
 		return err
 	}
+	m.mu.Lock()
 	asked := m.copy.clock.now()
+	if p := m.copy.pending; p != nil {
+		read.early = len(p.changes)
+	}
+	m.mu.Unlock()
 	last, err := m.feed.Head(ctx)
 	if err != nil {
 		return err
@@ -122,6 +127,7 @@ func (m *Map[K, V]) reload(ctx context.Context, seen Head) error {
 		return m.closedError()
 	}
 	m.copy.clock.saw(last.Now, asked)
+	m.copy.asking = asked
 	if err := m.install(read, first, last, cause); err != nil {
 		return err
 	}
@@ -138,6 +144,7 @@ type reading[K comparable, V any] struct {
 	broken   int     // as in replica
 	deadline due[K]  // as in replica
 	newest   uint64  // the highest number of an entry
+	early    int     // how many changes had been kept when the last head was asked for
 	errors   []error // keys that do not decode, a few of them
 }
 
@@ -180,10 +187,14 @@ func (m *Map[K, V]) install(read reading[K, V], first, last Head, cause ReloadCa
 	cursor.Replace(feed.Position(first.Revision))
 	met := first.Revision == last.Revision
 	var follow []Change
-	for _, ch := range after(kept.changes, first.Revision) {
+	rest := after(kept.changes, first.Revision)
+	for i, ch := range rest {
 		at := feed.Change{Position: feed.Position(ch.Revision), Prev: ch.Prev}
 		switch cursor.Judge(at) {
 		case feed.Next:
+			if met && len(kept.changes)-len(rest)+i < read.early {
+				return errMoved // it came before the last head was asked for, which knows nothing of it: it was undone
+			}
 			cursor.Advance(at)
 			follow = append(follow, ch)
 			met = met || ch.Revision == last.Revision
@@ -202,7 +213,7 @@ func (m *Map[K, V]) install(read reading[K, V], first, last Head, cause ReloadCa
 	quiet := cause == ReloadJoin || hidden && first.Revision.IsZero()
 
 	c.cursor.Replace(feed.Position(first.Revision))
-	c.tree, c.broken, c.deadline, c.purge = read.tree, read.broken, read.deadline, nil
+	c.tree, c.broken, c.deadline, c.purge, c.hidden = read.tree, read.broken, read.deadline, nil, 0
 	c.expires, c.lifetime, c.over = first.Expires, first.Lifetime, false
 	subs := c.subs
 	c.subs = nil // one event stands for all that was missed

@@ -32,7 +32,15 @@ type view[K comparable, V any] struct {
 	tree     tree[K, V]
 	broken   int // entries that have no value because it did not decode
 	revision Revision
+	expires  int64 // when all of it ends, by the store's clock; 0 is never
+	clock    clock // as it was estimated then
 	ends     int64 // when, on the map's own clock, the first entry in it, or all of it, is past its deadline; 0 is never
+}
+
+// past tells whether an entry is past its deadline, or all of the view past its own, at a time on the map's clock.
+func (v *view[K, V]) past(e *item[K, V], now int64) bool {
+	return v.expires != 0 && v.clock.local(v.expires) <= now ||
+		e.Value.deadline != 0 && v.clock.local(e.Value.deadline) <= now
 }
 
 // A Snapshot is one state of a map, as it was when it was taken: entries of one revision, that stay whatever happens to

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"iter"
 	"log/slog"
+	"math"
 	"sync"
 )
 
@@ -90,7 +91,7 @@ func (m *Map[K, V]) Follow(ctx context.Context, o WatchOptions) (Snapshot[K, V],
 	s := &subscriber[K, V]{limit: o.Events, ready: make(chan struct{}, 1)}
 	m.mu.Lock()
 	if v := m.shown.Load(); v.ends != 0 && m.copy.clock.now() >= v.ends {
-		m.expire()
+		m.expire(math.MaxInt)
 	}
 	now := Snapshot[K, V]{m.shown.Load()}
 	if m.copy.state == Closed {

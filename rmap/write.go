@@ -132,7 +132,7 @@ func (m *Map[K, V]) Update(ctx context.Context, key K, fn func(old V, ok bool) (
 // undecoded returns why a key that is there has no value.
 func (m *Map[K, V]) undecoded(key K) (V, error) {
 	var zero V
-	if e := m.current().tree.Get(key); e != nil && e.Value.err != nil {
+	if e := m.entry(key); e != nil && e.Value.err != nil {
 		return zero, e.Value.err
 	}
 	return zero, ErrDecode
