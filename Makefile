@@ -70,6 +70,7 @@ soak: tools ## full doses: long tests, then minutes of every fuzz target
 	@scripts/fuzz $(FUZZTIME)
 
 .PHONY: bench
-bench: tools ## measure against peers; writes docs/benchmarks.md
+bench: tools ## measure against peers; writes docs/benchmarks*.md
 	@if [ ! -f bench/go.mod ]; then echo "make bench: there is no bench module in this tree"; exit 1; fi
-	@cd bench && go run . --write ../docs/benchmarks.md
+	@cd bench && go run . --only memory,durable,contended,million,expiry,held,lmx,inproc --write ../docs/benchmarks.md
+	@cd bench && go run . --only map,cache --write ../docs/benchmarks-map-cache.md
