@@ -5,7 +5,6 @@ package outbox_test
 import (
 	"context"
 	"errors"
-	"fmt"
 	"strings"
 	"sync"
 	"testing"
@@ -270,5 +269,5 @@ func testRestart(t *testing.T, s *shop) {
 	soon(t, "what was committed after is told", func() bool { return l.version(3) == 4 && s.waiting() == 0 })
 	s.w.Stop()
 	soon(t, "the relay knows again", func() bool { return !r.Stats().Connected })
-	t.Log(fmt.Sprintf("%+v", r.Stats()))
+	t.Logf("%+v", r.Stats())
 }
