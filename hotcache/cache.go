@@ -244,7 +244,8 @@ func (c *Cache[K, V]) wait(ctx context.Context, name string, min Version) (answe
 	return answer[V]{}, fmt.Errorf("hotcache: %w", context.Cause(ctx))
 }
 
-// Peek returns the value under a key if this process's memory or the key's node has it, and never loads it. A row that is
+// Peek returns the value under a key if this process's memory or the key's node has it, and never loads it.
+// What a Get brought is stored a moment after that has returned. A row that is
 // known not to exist is not there either. The error is that of the node, or [ErrDecode].
 func (c *Cache[K, V]) Peek(ctx context.Context, key K) (value V, ok bool, err error) {
 	if c.memory != nil {

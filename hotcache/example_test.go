@@ -124,7 +124,11 @@ func ExampleCache_Peek() {
 	if _, err := cache.Get(ctx, 7); err != nil {
 		log.Fatal(err)
 	}
-	fmt.Println(cache.Peek(ctx, 7))
+	price, ok, err := cache.Peek(ctx, 7)
+	for err == nil && !ok { // what a Get brought is stored a moment after it has returned
+		price, ok, err = cache.Peek(ctx, 7)
+	}
+	fmt.Println(price, ok, err)
 	// Output:
 	// 0 false <nil>
 	// loading 7
