@@ -318,15 +318,19 @@ func (s *server) revision() rmap.Revision {
 func (s *server) follows(r, earlier rmap.Revision) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	st := s.states[r]
-	for st != nil && st.rev.Generation == earlier.Generation && st.rev.Number > earlier.Number {
+	return s.states[r].has(earlier)
+}
+
+// has tells whether the history of a state has a revision in it.
+func (st *state) has(r rmap.Revision) bool {
+	for st != nil && st.rev.Generation == r.Generation && st.rev.Number > r.Number {
 		st = st.before
 	}
-	return st != nil && st.rev == earlier
+	return st != nil && st.rev == r
 }
 
 // lasted returns the last moment at which the server stood at a revision, the zero time if it never did, and whether
-// it went elsewhere then than to a change of it.
+// it went elsewhere then than to a change of it, or has gone back behind it since.
 func (s *server) lasted(r rmap.Revision) (end time.Time, undone bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -334,7 +338,7 @@ func (s *server) lasted(r rmap.Revision) (end time.Time, undone bool) {
 	end = time.Now()
 	for i := len(s.reached) - 1; i >= 0; i-- {
 		if s.reached[i].at.rev == r {
-			return end, undone
+			return end, undone || !s.reached[len(s.reached)-1].at.has(r)
 		}
 		end, undone = s.reached[i].from, s.reached[i].at.before == nil || s.reached[i].at.before.rev != r
 	}
