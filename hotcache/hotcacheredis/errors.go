@@ -55,9 +55,10 @@ func translated(err error) error {
 	return fmt.Errorf("%w: %w", ErrUnavailable, err)
 }
 
-func unavailable(err error) error {
-	if errors.Is(err, hotcache.ErrInvalid) {
-		return err
+// dialError translates what is wrong with a server or a client.
+func dialError(err error) error {
+	if errors.Is(err, redisfeed.ErrInvalid) {
+		return fmt.Errorf("%w: %w", hotcache.ErrInvalid, err)
 	}
 	return fmt.Errorf("%w: %w", ErrUnavailable, err)
 }

@@ -29,9 +29,11 @@ func TestBadOptions(t *testing.T) {
 // Errors name what is wrong, and never the password.
 func TestBadURLs(t *testing.T) {
 	for _, u := range []string{"", "127.0.0.1:6379", "http://u:secret@h", "redis://u:secret@h:port", "unix://", "redis://u:secret@h?protocol=2",
-		"redis://u:secret@h/notanumber", "redis://u:secret@h:1?db=x", "redis://u:sec%zzret@h"} {
+		"redis://u:secret@h/notanumber", "redis://u:secret@h:1?db=x", "redis://u:sec%zzret@h",
+		"redis://u:qqq/secret@h", "redis://u:qqq#secret@h"} {
 		_, err := Open(t.Context(), u, Options{})
-		if !errors.Is(err, hotcache.ErrInvalid) || strings.Contains(err.Error(), "secret") || strings.Contains(err.Error(), "sec%zz") {
+		if !errors.Is(err, hotcache.ErrInvalid) || strings.Contains(err.Error(), "secret") || strings.Contains(err.Error(), "sec%zz") ||
+			strings.Contains(err.Error(), "qqq") {
 			t.Errorf("%q: %v", u, err)
 		}
 	}

@@ -35,7 +35,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"strings"
 	"sync/atomic"
 	"time"
 
@@ -125,32 +124,12 @@ func Open(ctx context.Context, address string, o Options) (*Node, error) {
 	if err != nil {
 		return nil, err
 	}
-	option, err := parse(address)
-	if err != nil {
-		return nil, err
-	}
 	if err := ctx.Err(); err != nil {
 		return nil, fmt.Errorf("hotcacheredis: open: %w", err)
 	}
-	wait := o.Timeout
-	if deadline, ok := ctx.Deadline(); ok {
-		wait = min(wait, time.Until(deadline))
-	}
-	option.Dialer.Timeout = max(wait, time.Millisecond)
-	option.ConnWriteTimeout = o.Timeout
-	option.DisableCache = true // its own caching is of no use here, and would cost memory for each connection
-	option.DisableRetry = true // who calls decides
-	option.PipelineMultiplex = -1
-	option.ForceSingleClient = true
-	client, err := rueidis.NewClient(option)
-	if err == nil {
-		err = hello(ctx, client)
-	}
+	client, _, err := redisfeed.Dial(ctx, address, redisfeed.DialOptions{Timeout: o.Timeout})
 	if err != nil {
-		if client != nil {
-			client.Close()
-		}
-		return nil, fmt.Errorf("hotcacheredis: open %s: %w", strings.Join(option.InitAddress, ", "), unavailable(err))
+		return nil, fmt.Errorf("hotcacheredis: open: %w", dialError(err))
 	}
 	n, err := New(client, o)
 	if err != nil {
@@ -161,22 +140,6 @@ func Open(ctx context.Context, address string, o Options) (*Node, error) {
 	return n, nil
 }
 
-// hello refuses a server that cannot keep a cache.
-func hello(ctx context.Context, client rueidis.Client) error {
-	says, err := client.Do(ctx, client.B().Hello().Build()).AsMap()
-	if err != nil {
-		return err
-	}
-	mode := says["mode"]
-	if text, _ := mode.ToString(); text == "cluster" {
-		return fmt.Errorf("%w: %w", hotcache.ErrInvalid, errCluster)
-	}
-	return nil
-}
-
-var errCluster = errors.New("it is a Redis Cluster, where what is published and what is stored are not in one order; " +
-	"use servers of their own, each as a node of the cache")
-
 // New returns a node over a client of the caller's, which has to outlive it. The client must speak RESP3, which it does
 // unless told otherwise, and read from no replicas.
 func New(client rueidis.Client, o Options) (*Node, error) {
@@ -184,11 +147,8 @@ func New(client rueidis.Client, o Options) (*Node, error) {
 	if err != nil {
 		return nil, err
 	}
-	if client == nil {
-		return nil, fmt.Errorf("hotcacheredis: %w: the client is nil", hotcache.ErrInvalid)
-	}
-	if client.Mode() == rueidis.ClientModeCluster {
-		return nil, fmt.Errorf("hotcacheredis: %w: the client: %w", hotcache.ErrInvalid, errCluster)
+	if err := redisfeed.Check(client); err != nil {
+		return nil, fmt.Errorf("hotcacheredis: %w", dialError(err))
 	}
 	n := &Node{client: client, o: o, keys: keys{o.Prefix + "{" + o.Namespace + "}"}, scripts: newScripts(), one: make(chan struct{}, 1)}
 	n.life, n.end = context.WithCancel(context.Background())

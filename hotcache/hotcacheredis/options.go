@@ -1,15 +1,10 @@
 package hotcacheredis
 
 import (
-	"crypto/tls"
-	"errors"
 	"fmt"
 	"log/slog"
-	"net/url"
 	"strings"
 	"time"
-
-	"github.com/redis/rueidis"
 
 	"github.com/latchkey-go/latchkey/hotcache"
 )
@@ -62,35 +57,4 @@ func (o Options) withDefaults() (Options, error) {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
 	return o, nil
-}
-
-// parse reads the URL of a server. Its errors do not show the password.
-func parse(address string) (rueidis.ClientOption, error) {
-	bad := func(why string) (rueidis.ClientOption, error) {
-		return rueidis.ClientOption{}, fmt.Errorf("hotcacheredis: %w: the URL of the server %s; it looks like "+
-			"redis://user:password@host:port, rediss://host:port or unix:///path", hotcache.ErrInvalid, why)
-	}
-	u, err := url.Parse(address)
-	if err != nil {
-		if e := (*url.Error)(nil); errors.As(err, &e) {
-			err = e.Err // without the URL
-		}
-		return bad("is none (" + err.Error() + ")")
-	}
-	switch {
-	case u.Scheme == "unix" && u.Path == "":
-		return bad("has no path")
-	case u.Scheme != "unix" && u.Scheme != "redis" && u.Scheme != "rediss":
-		return bad(fmt.Sprintf("has the scheme %q", u.Scheme))
-	case u.Query().Get("protocol") == "2":
-		return bad("asks for protocol 2, and invalidations come by protocol 3")
-	}
-	option, err := rueidis.ParseURL(address)
-	if err != nil {
-		return bad("is none (" + strings.TrimPrefix(err.Error(), "redis: ") + ")")
-	}
-	if option.TLSConfig != nil {
-		option.TLSConfig.MinVersion = tls.VersionTLS12
-	}
-	return option, nil
 }

@@ -26,7 +26,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"net/url"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -92,43 +91,14 @@ func Open(ctx context.Context, address string, o Options) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	option, err := parse(address)
-	if err != nil {
-		return nil, err
-	}
-	o.Database = option.SelectDB
-	if o.TLS != nil {
-		if option.TLSConfig == nil {
-			return nil, fmt.Errorf("rmapredis: %w: Options.TLS with a URL that is not rediss://", rmap.ErrInvalid)
-		}
-		name := option.TLSConfig.ServerName
-		if option.TLSConfig = o.TLS.Clone(); option.TLSConfig.ServerName == "" {
-			option.TLSConfig.ServerName = name
-		}
-	}
 	if err := ctx.Err(); err != nil {
 		return nil, fmt.Errorf("rmapredis: open: %w", err)
 	}
-	wait := o.Timeout
-	if deadline, ok := ctx.Deadline(); ok {
-		wait = min(wait, time.Until(deadline))
-	}
-	option.Dialer.Timeout = max(wait, time.Millisecond)
-	option.ConnWriteTimeout = o.Timeout
-	option.DisableCache = true // its own caching is of no use here, and would cost memory for each connection
-	option.DisableRetry = true // who calls decides
-	option.PipelineMultiplex = -1
-	option.ForceSingleClient = true
-	client, err := rueidis.NewClient(option)
-	if err == nil {
-		err = hello(ctx, client)
-	}
+	client, database, err := redisfeed.Dial(ctx, address, redisfeed.DialOptions{Timeout: o.Timeout, TLS: o.TLS})
 	if err != nil {
-		if client != nil {
-			client.Close()
-		}
-		return nil, fmt.Errorf("rmapredis: open %s: %w", strings.Join(option.InitAddress, ", "), unavailable(err))
+		return nil, fmt.Errorf("rmapredis: open: %w", dialError(err))
 	}
+	o.Database = database
 	s, err := New(client, o)
 	if err != nil {
 		client.Close()
@@ -138,25 +108,10 @@ func Open(ctx context.Context, address string, o Options) (*Store, error) {
 	return s, nil
 }
 
-// hello refuses a server that cannot keep maps.
-func hello(ctx context.Context, client rueidis.Client) error {
-	says, err := client.Do(ctx, client.B().Hello().Build()).AsMap()
-	if err != nil {
-		return err
-	}
-	mode := says["mode"]
-	if text, _ := mode.ToString(); text == "cluster" {
-		return fmt.Errorf("%w: %w", rmap.ErrInvalid, errCluster)
-	}
-	return nil
-}
-
-var errCluster = errors.New("it is a Redis Cluster, where what is published and what is stored are not in one order; " +
-	"use a server of its own")
-
-func unavailable(err error) error {
-	if errors.Is(err, rmap.ErrInvalid) {
-		return err
+// dialError translates what is wrong with a server or a client.
+func dialError(err error) error {
+	if errors.Is(err, redisfeed.ErrInvalid) {
+		return fmt.Errorf("%w: %w", rmap.ErrInvalid, err)
 	}
 	return fmt.Errorf("%w: %w", rmap.ErrUnavailable, err)
 }
@@ -168,11 +123,8 @@ func New(client rueidis.Client, o Options) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	if client == nil {
-		return nil, fmt.Errorf("rmapredis: %w: the client is nil", rmap.ErrInvalid)
-	}
-	if client.Mode() == rueidis.ClientModeCluster {
-		return nil, fmt.Errorf("rmapredis: %w: the client: %w", rmap.ErrInvalid, errCluster)
+	if err := redisfeed.Check(client); err != nil {
+		return nil, fmt.Errorf("rmapredis: %w", dialError(err))
 	}
 	hub := redisfeed.New(client, redisfeed.Options{Heartbeat: o.Heartbeat, Timeout: o.Pong, Logger: o.Logger})
 	return &Store{client: client, hub: hub, o: o,
@@ -216,34 +168,4 @@ func (o Options) withDefaults() (Options, error) {
 		o.version = format
 	}
 	return o, nil
-}
-
-// parse reads the URL of a server. Its errors do not show the password.
-func parse(address string) (rueidis.ClientOption, error) {
-	bad := func(why string) (rueidis.ClientOption, error) {
-		return rueidis.ClientOption{}, fmt.Errorf("rmapredis: %w: the URL of the server %s; it looks like "+
-			"redis://user:password@host:port/0, rediss://host:port or unix:///path, with %%2F for / and %%40 for @ and so on "+
-			"in the password", rmap.ErrInvalid, why)
-	}
-	u, err := url.Parse(address)
-	if err != nil {
-		// What a parser says quotes from the URL, and with a password that is not escaped that can be a part of it.
-		return bad("is none")
-	}
-	switch {
-	case u.Scheme == "unix" && u.Path == "":
-		return bad("has no path")
-	case u.Scheme != "unix" && u.Scheme != "redis" && u.Scheme != "rediss":
-		return bad("has another scheme")
-	case u.Query().Get("protocol") == "2":
-		return bad("asks for protocol 2, and changes come by protocol 3")
-	}
-	option, err := rueidis.ParseURL(address)
-	if err != nil {
-		return bad("has a part that is not understood, such as the number of the database")
-	}
-	if option.TLSConfig != nil {
-		option.TLSConfig.MinVersion = tls.VersionTLS12
-	}
-	return option, nil
 }
