@@ -45,6 +45,7 @@ func (c *Cache[K, V]) HotKeys() []HotKey[K] {
 type heat[K comparable] struct {
 	samples []sample[K]
 	keys    []string
+	names   map[K]string // of keys that were sampled before, so that the same ones cost nothing the next time
 	turn    int    // of the nodes that carry reports
 	life    uint64 // generation of the sets that this process keeps
 	sets    uint64 // how many it kept
@@ -54,7 +55,7 @@ type heat[K comparable] struct {
 // begin find it.
 func (c *Cache[K, V]) watch() {
 	defer c.busy.Done()
-	h := &heat[K]{turn: rand.IntN(len(c.nodes)), life: rand.Uint64() | 1}
+	h := &heat[K]{names: map[K]string{}, turn: rand.IntN(len(c.nodes)), life: rand.Uint64() | 1}
 	c.warm()
 	timer := time.NewTimer(soonest)
 	defer timer.Stop()
@@ -88,7 +89,7 @@ const chunk = 64
 func (c *Cache[K, V]) collect(h *heat[K]) {
 	h.samples, h.keys = c.samples.collect(h.samples[:0]), h.keys[:0]
 	for _, s := range h.samples {
-		h.keys = append(h.keys, c.nameOf(s.key))
+		h.keys = append(h.keys, c.nameOf(h, s.key))
 	}
 	for begin := 0; begin < len(h.keys); begin += chunk {
 		c.mu.Lock()
@@ -103,14 +104,30 @@ func (c *Cache[K, V]) collect(h *heat[K]) {
 	clear(h.keys)
 }
 
+// What is remembered of names: as many as a few collections bring, and none that would make that much memory.
+const (
+	knownNames = 4 * samplesWanted
+	longName   = 256
+)
+
 // nameOf is encodeKey for keys of which the reader got the error, or the panic: they do not count.
-func (c *Cache[K, V]) nameOf(key K) (name string) {
+func (c *Cache[K, V]) nameOf(h *heat[K], key K) (name string) {
 	defer func() {
 		if recover() != nil {
 			name = ""
 		}
 	}()
+	name, ok := h.names[key]
+	if ok {
+		return name
+	}
 	name, _ = c.encodeKey(key)
+	if len(name) <= longName {
+		if len(h.names) >= knownNames {
+			clear(h.names)
+		}
+		h.names[key] = name
+	}
 	return name
 }
 

@@ -1,6 +1,9 @@
 package hotcache
 
 import (
+	"context"
+	"fmt"
+	"strings"
 	"sync"
 	"testing"
 )
@@ -72,3 +75,43 @@ func BenchmarkSampler(b *testing.B) {
 		}
 	}
 }
+
+// TestNamesOfSamples: counting keys that were counted before makes no garbage, what is remembered of names has a bound
+// in number and in bytes, and keys that cannot be hashed are left out.
+func TestNamesOfSamples(t *testing.T) {
+	c, err := New(func(context.Context, any, Version) (int, Version, error) { return 0, 1, nil }, Options[any, int]{Keys: texts{}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	h := &heat[any]{names: map[any]string{}}
+	var key any = "k"
+	if got := c.nameOf(h, key); got != "k" {
+		t.Fatalf("the name of %q is %q", key, got)
+	}
+	if n := testing.AllocsPerRun(100, func() { c.nameOf(h, key) }); n != 0 {
+		t.Errorf("the name of a key that is known makes %v objects", n)
+	}
+	for i := range 3 * knownNames {
+		c.nameOf(h, i)
+		if len(h.names) > knownNames {
+			t.Fatalf("%d names are remembered, at most %d should be", len(h.names), knownNames)
+		}
+	}
+	long := strings.Repeat("x", longName+1)
+	if got := c.nameOf(h, long); got != long {
+		t.Errorf("a long name came out with %d bytes", len(got))
+	}
+	if _, ok := h.names[long]; ok {
+		t.Error("a long name is remembered")
+	}
+	if got := c.nameOf(h, []int{1}); got != "" {
+		t.Errorf("a key that cannot be hashed has the name %q", got)
+	}
+}
+
+// texts encodes any key by what it prints as.
+type texts struct{}
+
+func (texts) Encode(key any) ([]byte, error)  { return fmt.Append(nil, key), nil }
+func (texts) Decode(data []byte) (any, error) { return string(data), nil }
