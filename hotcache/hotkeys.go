@@ -46,9 +46,9 @@ type heat[K comparable] struct {
 	samples []sample[K]
 	keys    []string
 	names   map[K]string // of keys that were sampled before, so that the same ones cost nothing the next time
-	turn    int    // of the nodes that carry reports
-	life    uint64 // generation of the sets that this process keeps
-	sets    uint64 // how many it kept
+	turn    int          // of the nodes that carry reports
+	life    uint64       // generation of the sets that this process keeps
+	sets    uint64       // how many it kept
 }
 
 // watch is the goroutine that counts what was sampled, tells the fleet, and keeps the set of hot keys where those who
