@@ -233,3 +233,44 @@ func TestLateHead(t *testing.T) {
 		}
 	}
 }
+
+// TestLateHeadAndOwnInvalidation: a head that was read before this process invalidated something, and comes after it has
+// told its caller so, must not have it use what was read before. The feed has not told yet.
+func TestLateHeadAndOwnInvalidation(t *testing.T) {
+	for name, made := range map[string]func(*bench){
+		"unknown": func(b *bench) {},
+		"lost":    func(b *bench) { b.meet(); b.f.Lost(b.now, 0) },
+		"gap":     func(b *bench) { b.meet(); b.next("x", 1); b.f.Invalidated(b.now, 0, b.next("y", 1)) },
+		"heard":   func(b *bench) { b.next("x", 1) },
+		"generation": func(b *bench) {
+			b.meet()
+			b.f.Invalidating(b.now, 0, Invalidation{Key: "k", Change: feed.Change{Position: feed.Position{Generation: 8, Number: 1, Nonce: 201}}})
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := newBench(t, nil)
+			made(b)
+			head, sent, asked := b.head, b.now, b.f.Sight(0).At()
+			b.now += time.Millisecond
+			switch name {
+			case "heard": // what was before it comes in the feed, when it is done already
+				x := Invalidation{Key: "x", Change: feed.Change{Position: b.head, Prev: 1}}
+				b.f.Invalidating(b.now, 0, b.next("k", 2))
+				b.f.Invalidated(b.now, 0, x)
+			case "generation":
+				b.head = feed.Position{Generation: 8, Number: 1, Nonce: 201}
+			default:
+				b.f.Invalidating(b.now, 0, b.next("k", 2))
+			}
+			b.f.Met(b.now, 0, asked, head, sent)
+			if b.f.Holds(b.now, 0, "k", StampOf(head)) {
+				t.Error("an item is held that was read before an invalidation that this process made")
+			}
+			b.now += time.Millisecond
+			b.meet()
+			if !b.f.Holds(b.now, 0, "k", StampOf(b.head)) || b.f.Holds(b.now, 0, "k", StampOf(head)) {
+				t.Error("the next head does not prove what it must")
+			}
+		})
+	}
+}

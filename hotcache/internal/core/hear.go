@@ -54,7 +54,7 @@ func (f *Front) Invalidated(now time.Duration, node int, inv Invalidation) []Act
 // Invalidating is told of an invalidation that this process made, when the home has confirmed it: reads that begin
 // after it has returned must not depend on the feed.
 func (f *Front) Invalidating(now time.Duration, node int, inv Invalidation) []Action {
-	if f.nodes[node].sight.Note(inv) {
+	if f.nodes[node].sight.Note(now, inv) {
 		f.dropNode(node)
 	}
 	f.invalidated(now, inv)

@@ -19,6 +19,9 @@ type Sight struct {
 	forgotten       uint64
 	proof           time.Duration // when the last proof was asked for
 	proved          bool
+	// The last invalidation that this process made itself, and when it learned of it. They outlive a loss: see behind.
+	own   Stamp
+	ownAt time.Duration
 }
 
 // remembered is how many invalidations each half keeps. Items that were read longer ago than these reach are read
@@ -60,7 +63,12 @@ func (s *Sight) stand(at feed.Position) {
 
 // Note takes an invalidation that this process made itself, before the feed brings it. It tells whether everything of
 // this node must be dropped, because the node began another generation, of which the feed has not told yet.
-func (s *Sight) Note(inv Invalidation) (lost bool) {
+func (s *Sight) Note(now time.Duration, inv Invalidation) (lost bool) {
+	at := StampOf(inv.Position)
+	if at.Generation != s.own.Generation || at.Number > s.own.Number {
+		s.own = at
+	}
+	s.ownAt = now
 	switch {
 	case !s.known:
 	case inv.Generation == s.cursor.At().Generation:
@@ -83,9 +91,16 @@ func (s *Sight) note(key string, number uint64) {
 	}
 }
 
-// Lose forgets everything: nothing of this node may be served from memory until a head was met.
+// Lose forgets what was heard: nothing of this node may be served from memory until a head was met.
 func (s *Sight) Lose() {
-	*s = Sight{}
+	*s = Sight{own: s.own, ownAt: s.ownAt}
+}
+
+// behind tells whether a head was, or may have been, read before an invalidation that this process made. While nothing
+// is proved such a one was not noted for good, its caller may know that it is done, and the feed has not told of it yet:
+// with that head what was read before it would pass for good.
+func (s *Sight) behind(head feed.Position, sent time.Duration) bool {
+	return sent <= s.ownAt && s.own.Generation != 0 && (head.Generation != s.own.Generation || head.Number < s.own.Number)
 }
 
 // Meet takes a head of the node, read in the feed's order: everything that was broadcast before has been heard. asked
@@ -95,6 +110,9 @@ func (s *Sight) Meet(asked, head feed.Position, sent time.Duration) (lost bool) 
 	if s.known {
 		switch s.cursor.Meet(asked, head) {
 		case feed.Current:
+			if !s.proved && s.behind(head, sent) {
+				return false
+			}
 			s.proof, s.proved = max(s.proof, sent), true
 			return false
 		case feed.Ahead:
@@ -105,6 +123,10 @@ func (s *Sight) Meet(asked, head feed.Position, sent time.Duration) (lost bool) 
 		}
 	}
 	lost = s.known
+	if s.behind(head, sent) {
+		s.Lose()
+		return lost
+	}
 	s.stand(head)
 	s.proof, s.proved = sent, true
 	return lost

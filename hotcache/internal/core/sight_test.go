@@ -21,7 +21,7 @@ func TestSight(t *testing.T) {
 	if s.Current(0, d) || s.Until(d) != 0 || s.Holds("k", Stamp{1, 5}) {
 		t.Error("nothing is known, and something is trusted")
 	}
-	s.Note(invalidation(1, 5, "k"))
+	s.Note(0, invalidation(1, 5, "k"))
 	if s.Meet(feed.Position{}, position(1, 5), 100) {
 		t.Error("something was lost of nothing")
 	}
@@ -44,7 +44,7 @@ func TestSight(t *testing.T) {
 	if s.Holds("k", Stamp{1, 5}) || !s.Holds("k", Stamp{1, 6}) || !s.Holds("other", Stamp{1, 5}) {
 		t.Error("an invalidation is about what was read before, of its key")
 	}
-	if s.Note(invalidation(1, 8, "k")); s.Holds("k", Stamp{1, 7}) || !s.Holds("k", Stamp{1, 8}) {
+	if s.Note(150, invalidation(1, 8, "k")); s.Holds("k", Stamp{1, 7}) || !s.Holds("k", Stamp{1, 8}) {
 		t.Error("own invalidations count before they are heard")
 	}
 	if s.Meet(position(1, 6), position(1, 6), 50); s.Until(d) != 100+d {
