@@ -54,6 +54,32 @@ func TestLossBeginsAGeneration(t *testing.T) {
 	}
 }
 
+// Caches in one server have the same scripts. That one of them gave them to a server that was started again says nothing
+// of what the others have in it.
+func TestOldDataBeginAGenerationOfEachNamespace(t *testing.T) {
+	server := redistest.Start(t, redistest.Options{})
+	first, n := open(t, server.URL(), Options{Namespace: "first"}), open(t, server.URL(), Options{Namespace: "second"})
+	put(t, first, "k", 1)
+	put(t, n, "k", 1)
+	server.Do("SAVE")
+	invalidate(t, n, "k", 2)
+	server.Restart()
+	if server.Int("EXISTS", n.keys.item("k")) != 1 {
+		t.Fatal("the old item did not come back, so nothing is tested")
+	}
+	for _, node := range []*Node{first, n} {
+		var a hotcache.Answer
+		soon(t, "the server answers", func() bool {
+			var err error
+			a, err = node.Ask(t.Context(), hotcache.Ask{Key: "k", Token: 6})
+			return err == nil
+		})
+		if a.State != core.Lease || a.Min != hotcache.Fresh {
+			t.Errorf("%s: what was before is given out: %+v", node.o.Namespace, a)
+		}
+	}
+}
+
 // A server that comes back with what it had a while ago does not know what was invalidated since.
 func TestOldDataBeginAGeneration(t *testing.T) {
 	server := redistest.Start(t, redistest.Options{})

@@ -150,7 +150,8 @@ func New(client rueidis.Client, o Options) (*Node, error) {
 	if err := redisfeed.Check(client); err != nil {
 		return nil, fmt.Errorf("hotcacheredis: %w", dialError(err))
 	}
-	n := &Node{client: client, o: o, keys: keys{o.Prefix + "{" + o.Namespace + "}"}, scripts: newScripts(), one: make(chan struct{}, 1)}
+	k := keys{o.Prefix + "{" + o.Namespace + "}"}
+	n := &Node{client: client, o: o, keys: k, scripts: newScripts(k.base), one: make(chan struct{}, 1)}
 	n.life, n.end = context.WithCancel(context.Background())
 	n.trust.Store(int64(time.Second)) // until it is known better
 	n.hub = redisfeed.New(client, redisfeed.Options{Heartbeat: o.Heartbeat, Timeout: o.Pong, Logger: o.Logger})

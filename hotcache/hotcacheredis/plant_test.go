@@ -61,7 +61,7 @@ func TestPlanted(t *testing.T) {
 	if testing.Short() || os.Getenv(envPlant) != "" {
 		t.Skip("each of the defects is a process")
 	}
-	s := newScripts()
+	s := newScripts("")
 	texts := s.ask.text + s.fill.text + s.renew.text + s.fail.text + s.invalidate.text + s.beat.text + s.copied.text + s.adopt.text
 	for i, p := range plants() {
 		if os.Getenv("LATCHKEY_SOAK") == "" && i%4 != 0 {

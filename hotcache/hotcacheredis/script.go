@@ -13,6 +13,7 @@ import (
 	"github.com/redis/rueidis"
 
 	"github.com/latchkey-go/latchkey/hotcache"
+	"github.com/latchkey-go/latchkey/internal/redisfeed"
 )
 
 //go:embed lua/prelude.lua
@@ -60,19 +61,22 @@ type scripts struct {
 	adopt                                            script // never called by its name: see Node.load
 }
 
-func newScripts() scripts {
+// newScripts returns the scripts of one cache. The name of its keys is a part of their texts, so that what the server
+// knows by their names it was given for this cache, and not for another one that has been looked at: see Node.load.
+func newScripts(base string) scripts {
 	// The flag has a full server run what frees memory, and what must not be refused: invalidations. What stores data is
 	// refused as a whole, before it begins.
 	const always, fits = "#!lua flags=allow-oom\n", "#!lua\n"
+	of := "\n-- of " + strconv.Quote(base) + "\n"
 	return scripts{
-		ask:        newScript(always, hitFirst, prelude, askBody),
-		fill:       newScript(fits, prelude, fillBody),
-		renew:      newScript(always, prelude, renewBody),
-		fail:       newScript(always, prelude, failBody),
-		invalidate: newScript(always, prelude, invalidateBody),
-		beat:       newScript(always, prelude, beatBody),
-		copied:     newScript(fits, prelude, copyBody),
-		adopt:      newScript(always, prelude, adoptBody),
+		ask:        newScript(always, hitFirst, prelude, askBody, of),
+		fill:       newScript(fits, prelude, fillBody, of),
+		renew:      newScript(always, prelude, renewBody, of),
+		fail:       newScript(always, prelude, failBody, of),
+		invalidate: newScript(always, prelude, invalidateBody, of),
+		beat:       newScript(always, prelude, beatBody, of),
+		copied:     newScript(fits, prelude, copyBody, of),
+		adopt:      newScript(always, prelude, adoptBody, of),
 	}
 }
 
@@ -109,6 +113,9 @@ func (c call) whole(b rueidis.Builder) rueidis.Completed {
 func (n *Node) run(ctx context.Context, c call) (rueidis.RedisMessage, error) {
 	ctx, cancel := n.limited(ctx)
 	defer cancel()
+	if err := n.meet(ctx); err != nil {
+		return rueidis.RedisMessage{}, err
+	}
 	return n.loaded(ctx, func() (rueidis.RedisMessage, error) {
 		return n.client.Do(ctx, c.command(n.client.B())).ToMessage()
 	})
@@ -166,6 +173,9 @@ func (n *Node) install() error {
 	defer release()
 	ctx, cancel := context.WithTimeout(n.life, n.o.Timeout)
 	defer cancel()
+	if err := redisfeed.Greet(ctx, conn); err != nil {
+		return err
+	}
 	adopt := n.call(n.scripts.adopt, n.trusted(), "", "")
 	if err := conn.Do(ctx, adopt.whole(conn.B())).Error(); err != nil {
 		return err
