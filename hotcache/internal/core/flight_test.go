@@ -17,6 +17,25 @@ func TestLost(t *testing.T) {
 	}
 }
 
+// TestHeadOfAFeedThatIsLost: a head that was asked for before a feed broke, and comes after that, says nothing. What this
+// process heard in between it has acknowledged, and forgot with the loss.
+func TestHeadOfAFeedThatIsLost(t *testing.T) {
+	b := newBench(t, nil)
+	b.meet()
+	ask := b.want(b.f.Read(b.now, 1, "k", 0), DoAsk)
+	asked, head, sent := b.f.Sight(0).At(), b.head, b.now
+	b.now += time.Millisecond
+	b.want(b.f.Invalidated(b.now, 0, b.next("k", 2)), DoDrop)
+	b.want(b.f.Lost(b.now, 0), DoDropNode)
+	b.f.Met(b.now, 0, asked, head, sent)
+	old := item(1)
+	b.want(b.f.Answered(b.now, ask.Op, Answer{State: Hit, Item: &old, Times: good, Stamp: StampOf(head)}, nil), DoServe)
+	b.meet()
+	if !b.f.Current(b.now, 0) {
+		t.Error("after the next head nothing is trusted")
+	}
+}
+
 // TestRenewal: a lease is renewed while its load lasts, a renewal that fails is made again, and of one that is lost no
 // more is made.
 func TestRenewal(t *testing.T) {

@@ -77,6 +77,7 @@ type Front struct {
 
 type nodeState struct {
 	sight    Sight
+	lost     time.Duration // when its feed broke last
 	failures int
 	outUntil time.Duration // the breaker is open
 	probing  bool          // one flight may try whether it is back

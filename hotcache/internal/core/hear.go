@@ -89,6 +89,7 @@ func (f *Front) Met(now time.Duration, node int, asked, head feed.Position, sent
 	s := &f.nodes[node].sight
 	blind := !s.proved
 	switch {
+	case sent < f.nodes[node].lost: // asked for over a feed that broke since: what came behind it was heard, and forgotten
 	case s.Meet(asked, head, sent):
 		f.dropNode(node)
 	case blind:
@@ -99,6 +100,7 @@ func (f *Front) Met(now time.Duration, node int, asked, head feed.Position, sent
 
 // Lost is told that a node's feed broke: what was invalidated from here on may not be heard.
 func (f *Front) Lost(now time.Duration, node int) []Action {
+	f.nodes[node].lost = now
 	f.nodes[node].sight.Lose()
 	f.dropNode(node)
 	return f.flush()

@@ -33,6 +33,7 @@ var mutants = []mutant{
 	{"generations are not told apart", "sight.go", "!s.known || at.Generation != s.cursor.At().Generation ||", "!s.known ||", ""},
 	{"proof counts from the answer", "hear.go", "s.Meet(asked, head, sent)", "s.Meet(asked, head, now)", ""},
 	{"a feed that broke is trusted", "hear.go", "f.nodes[node].sight.Lose()\n", "", "TestLost"},
+	{"a head of a feed that broke is met", "hear.go", "sent < f.nodes[node].lost", "false", "TestHeadOfAFeedThatIsLost"},
 	{"memory is not told", "hear.go", "f.do(Action{Do: DoDrop, Key: inv.Key})", "_ = DoDrop", ""},
 	{"memory is not told of a loss", "hear.go", "f.do(Action{Do: DoDropNode, Node: node})", "_ = DoDropNode", ""},
 	{"an invalidated item is served as stale", "home.go", "h.items.remove(key)\n\t}\n\tif l, ok",
