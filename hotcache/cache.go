@@ -244,9 +244,9 @@ func (c *Cache[K, V]) wait(ctx context.Context, name string, min Version) (answe
 	return answer[V]{}, fmt.Errorf("hotcache: %w", context.Cause(ctx))
 }
 
-// Peek returns the value under a key if this process's memory or the key's node has it, and never loads it.
-// What a Get brought is stored a moment after that has returned. A row that is
-// known not to exist is not there either. The error is that of the node, or [ErrDecode].
+// Peek returns the value under a key if this process's memory or the key's node has it, and never loads it. What a Get
+// brought is stored a moment after that has returned. A row that is known not to exist is not there either. The error is
+// that of the node, or [ErrDecode].
 func (c *Cache[K, V]) Peek(ctx context.Context, key K) (value V, ok bool, err error) {
 	if c.memory != nil {
 		if r, ok := c.memory.get(key, c.now); ok {
@@ -258,6 +258,9 @@ func (c *Cache[K, V]) Peek(ctx context.Context, key K) (value V, ok bool, err er
 	if err != nil {
 		return value, false, err
 	}
+	if c.life.Err() != nil {
+		return value, false, ErrClosed
+	}
 	ctx, cancel := context.WithTimeout(ctx, c.o.NodeTimeout)
 	defer cancel()
 	a, err := c.nodes[c.ring.Owner(name)].node.Ask(ctx, Ask{Key: name})
@@ -267,16 +270,21 @@ func (c *Cache[K, V]) Peek(ctx context.Context, key K) (value V, ok bool, err er
 	if a.State != core.Hit || a.Item.Absent {
 		return value, false, nil
 	}
-	value, err = c.decode(a.Item.Data)
-	return value, err == nil, err
+	if value, err = c.decode(a.Item.Data); err != nil {
+		return value, false, fmt.Errorf("hotcache: peek at key %v: %w", key, err)
+	}
+	return value, true, nil
 }
 
-// Close ends the cache: readers that wait get [ErrClosed], loads have their contexts ended and are waited for. A second
-// call does nothing.
+// Close ends the cache: readers, those that wait included, get [ErrClosed], loads have their contexts ended. A loader
+// that does not heed that is left to itself. A second call does nothing but wait for the first.
 func (c *Cache[K, V]) Close() {
 	c.mu.Lock()
 	already := c.closed
 	c.closed = true
+	for _, n := range c.nodes {
+		n.shard.until.Store(0) // nobody waits any more until this memory has heard of an invalidation
+	}
 	c.alarm.Stop()
 	c.mu.Unlock()
 	c.end()

@@ -3,6 +3,7 @@ package hotcache_test
 import (
 	"context"
 	"errors"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -88,4 +89,55 @@ func TestOneLoadForAll(t *testing.T) {
 			t.Errorf("%d loads, all served after %v", loads.Load(), took)
 		}
 	})
+}
+
+// TestClosedServesNothing: a closed cache hears of no invalidation and nobody waits for it, so its memory must not be
+// served, not even for the rest of its trust.
+func TestClosedServesNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		node := hotcache.NewEmbedded(hotcache.Rules{})
+		var r row
+		r.write(1)
+		closed, other := open(t, r.load, hotcache.Options[string, uint64]{}, node), open(t, r.load, hotcache.Options[string, uint64]{}, node)
+		defer other.Close()
+		if err := closed.Sync(t.Context()); err != nil {
+			t.Error(err)
+		}
+		wants(t, closed, "k", 1)
+		synctest.Wait()
+		wants(t, closed, "k", 1)
+		if closed.Stats().Reads["memory"] == 0 {
+			t.Error("memory serves nothing before the end either")
+		}
+		closed.Close()
+		r.write(2)
+		invalidate(t, other, "k", 2)
+		if v, err := closed.Get(t.Context(), "k"); !errors.Is(err, hotcache.ErrClosed) {
+			t.Errorf("Get = %d, %v", v, err)
+		}
+		if v, _, err := closed.GetVersion(t.Context(), "k"); !errors.Is(err, hotcache.ErrClosed) {
+			t.Errorf("GetVersion = %d, %v", v, err)
+		}
+		if v, ok, err := closed.Peek(t.Context(), "k"); ok || !errors.Is(err, hotcache.ErrClosed) {
+			t.Errorf("Peek = %d, %t, %v", v, ok, err)
+		}
+		if err := closed.Sync(t.Context()); !errors.Is(err, hotcache.ErrClosed) {
+			t.Errorf("Sync = %v", err)
+		}
+	})
+}
+
+// TestLoadsMustNotOutliveFloors: what a load brings is refused by the floor of an invalidation that came meanwhile, so
+// it must be over while that is remembered.
+func TestLoadsMustNotOutliveFloors(t *testing.T) {
+	var r row
+	for _, o := range []hotcache.Options[string, uint64]{
+		{LoadTimeout: time.Minute},
+		{NodeTimeout: 51 * time.Second},
+		{Rules: hotcache.Rules{FloorTTL: 5 * time.Second}},
+	} {
+		if _, err := hotcache.New(r.load, o); !errors.Is(err, hotcache.ErrInvalid) || !strings.Contains(err.Error(), "FloorTTL") {
+			t.Errorf("%v, %v, %v: %v", o.LoadTimeout, o.NodeTimeout, o.Rules.FloorTTL, err)
+		}
+	}
 }

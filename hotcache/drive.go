@@ -33,18 +33,16 @@ func (c *Cache[K, V]) settle(actions []core.Action) {
 			later = append(later, a)
 		}
 	}
+	if c.closed {
+		c.mu.Unlock()
+		return
+	}
 	for i, n := range c.nodes {
 		n.shard.until.Store(int64(c.front.Sight(i).Until(c.o.Trust)))
 	}
 	c.arm()
-	closed := c.closed
-	if !closed {
-		c.busy.Add(len(later))
-	}
+	c.busy.Add(len(later))
 	c.mu.Unlock()
-	if closed {
-		return
-	}
 	for i := range later {
 		if a := &later[i]; a.Do == core.DoServe || a.Do == core.DoKeep {
 			c.hand(a)
@@ -59,11 +57,8 @@ func (c *Cache[K, V]) settle(actions []core.Action) {
 // bubble run at once, on several threads at a time, which the race detector does not survive.
 const soonest = time.Nanosecond
 
-// arm sets the alarm for the core's next deadline. The mutex is held.
+// arm sets the alarm for the core's next deadline. The mutex is held, and the cache is not closed.
 func (c *Cache[K, V]) arm() {
-	if c.closed {
-		return
-	}
 	if at, ok := c.front.Next(); ok {
 		c.alarm.Reset(max(at-c.now(), soonest))
 	}

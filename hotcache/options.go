@@ -70,7 +70,8 @@ type Options[K comparable, V any] struct {
 	// Trust.
 	Bounded bool
 
-	// LoadTimeout limits a load; a loader that does not return by then is left to itself. Default 10 s.
+	// LoadTimeout limits a load; a loader that does not return by then is left to itself. With NodeTimeout it must not
+	// exceed the FloorTTL of the rules. Default 10 s.
 	LoadTimeout time.Duration
 	// NodeTimeout limits whatever a node is asked. Default 1 s.
 	NodeTimeout time.Duration
@@ -172,6 +173,11 @@ func (o Options[K, V]) withDefaults() (Options[K, V], error) {
 		return o, fmt.Errorf("%w: %d nodes, the limit is %d", ErrTooLarge, len(o.Nodes), MaxNodes)
 	}
 	o.Rules = withDefaults(o.Rules)
+	if o.LoadTimeout+o.NodeTimeout > o.Rules.FloorTTL {
+		return o, fmt.Errorf("%w: LoadTimeout %v and NodeTimeout %v are together more than the %v of Rules.FloorTTL: what a load "+
+			"brings could be stored when it is forgotten that the row was invalidated meanwhile", ErrInvalid, o.LoadTimeout,
+			o.NodeTimeout, o.Rules.FloorTTL)
+	}
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}

@@ -47,7 +47,7 @@ func appServer(stage *proctest.Stage, args []string) error {
 	a := &app{stage: stage, goOn: make(chan struct{})}
 	a.version.Store(1)
 	a.cache, err = hotcache.New(a.load, hotcache.Options[string, string]{
-		Nodes: []hotcache.NamedNode{{Name: "a", Node: node}}, LoadTimeout: time.Minute, NodeTimeout: 10 * time.Second,
+		Nodes: []hotcache.NamedNode{{Name: "a", Node: node}}, LoadTimeout: 40 * time.Second, NodeTimeout: 10 * time.Second,
 		FirstPause: 20 * time.Second, LastPause: 20 * time.Second,
 	})
 	if err != nil {
