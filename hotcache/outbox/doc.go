@@ -37,11 +37,13 @@
 //	create function products_changed() returns trigger language plpgsql as $$
 //	begin
 //		insert into latchkey_outbox (topic, key, version)
-//			values ('prices', convert_to(new.id::text, 'UTF8'), new.version);
+//			values ('prices', convert_to(coalesce(new.id, old.id)::text, 'UTF8'), coalesce(new.version, old.version + 1));
 //		perform pg_notify('latchkey_outbox', 'prices');
 //		return null;
 //	end $$;
-//	create trigger products_changed after insert or update on products for each row execute function products_changed();
+//	create trigger products_changed after insert or update or delete on products
+//		for each row execute function products_changed();
 //
 // The key is what the codec of the topic makes of it: for whole numbers and text, the text.
+// The version of a delete is above that of the row, which is what the cache has.
 package outbox

@@ -44,7 +44,7 @@ type RelayOptions struct {
 	// MaxAge is when a row that still cannot be delivered is given up, and logged: nothing is served that long. It must
 	// exceed the longest time for which a cache may serve a value. 0 is [DefaultMaxAge].
 	MaxAge time.Duration
-	// Logger is told of what fails, and never of keys; nil is silent.
+	// Logger is told of what fails; nil is silent. Errors of a cache name the key.
 	Logger *slog.Logger
 }
 
