@@ -438,7 +438,7 @@ export class Session implements LinkOwner, HoldHost {
     return new Promise((resolve, reject) => {
       checkRequest("acquire", fields);
       const id = fields.id as string;
-      const key = (fields.key ?? (fields.keys as string[])[0]) as string;
+      const key = keyOf({ fields });
       if (hooks.signal?.aborted) throw cancelled(key, hooks.signal.reason);
       if (this.#holds.has(id) || this.#waiting.has(id)) {
         throw refuse("this client holds, or waits, under the same id; leave it out for one of its own", {
@@ -750,7 +750,7 @@ export class Session implements LinkOwner, HoldHost {
     } else if (isDone(call, error)) {
       this.#resolve(call, { body: {}, sent: call.start });
     } else if (call.abandoned && error.code !== "unknown") {
-      this.#reject(call, makeError("cancelled", { reason: "the caller gave up" }));
+      this.#reject(call, cancelled(keyOf(call), call.hooks?.signal?.reason));
     } else {
       this.#reject(call, error);
     }
@@ -928,6 +928,11 @@ function isDone(call: Call, error: LatchkeyError): boolean {
   if (error.code !== "not_held" && error.code !== "over") return false;
   if (call.op === "cancel") return true;
   return call.op === "release" && call.again && (call.hold === undefined || call.hold.lost === undefined);
+}
+
+/** The first key of a request, for errors. */
+function keyOf(call: { readonly fields: Fields }): string {
+  return (call.fields.key ?? (call.fields.keys as string[])[0]) as string;
 }
 
 function decodeEvent(body: JsonObject): WatchEvent {
