@@ -1,6 +1,7 @@
 package hotcacheredis
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"strconv"
@@ -31,11 +32,13 @@ func quoted(key string) string {
 
 // translated says what an error of the server means.
 func translated(err error) error {
-	reply, ok := rueidis.IsRedisErr(err)
-	if !ok {
+	reply := (*rueidis.RedisError)(nil)
+	if !errors.As(err, &reply) {
 		switch {
 		case errors.Is(err, redisfeed.ErrClosed):
 			return fmt.Errorf("%w: %w", hotcache.ErrClosed, err)
+		case errors.Is(err, redisfeed.ErrInvalid):
+			return fmt.Errorf("%w: %w", hotcache.ErrInvalid, err)
 		case errors.Is(err, redisfeed.ErrTooMany):
 			return fmt.Errorf("%w: %w", hotcache.ErrTooLarge, err)
 		}
@@ -57,8 +60,10 @@ func translated(err error) error {
 
 // dialError translates what is wrong with a server or a client.
 func dialError(err error) error {
-	if errors.Is(err, redisfeed.ErrInvalid) {
-		return fmt.Errorf("%w: %w", hotcache.ErrInvalid, err)
+	reply := (*rueidis.RedisError)(nil)
+	switch {
+	case errors.As(err, &reply), errors.Is(err, redisfeed.ErrInvalid), errors.Is(err, hotcache.ErrClosed), errors.Is(err, context.Canceled):
+		return translated(err)
 	}
 	return fmt.Errorf("%w: %w", ErrUnavailable, err)
 }

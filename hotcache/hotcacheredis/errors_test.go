@@ -37,16 +37,8 @@ func TestBadURLs(t *testing.T) {
 			t.Errorf("%q: %v", u, err)
 		}
 	}
-	began := time.Now()
-	_, err := Open(t.Context(), "redis://u:secret@127.0.0.1:1", Options{})
-	if !errors.Is(err, ErrUnavailable) || strings.Contains(err.Error(), "secret") || !strings.Contains(err.Error(), "127.0.0.1:1") {
-		t.Errorf("nobody there: %v", err)
-	}
-	if took := time.Since(began); took > 10*time.Second {
-		t.Errorf("it took %v", took)
-	}
 	server := redistest.Start(t, redistest.Options{Password: "right"})
-	_, err = Open(t.Context(), strings.Replace(server.URL(), "right", "wrong", 1), Options{})
+	_, err := Open(t.Context(), strings.Replace(server.URL(), "right", "wrong", 1), Options{})
 	if !errors.Is(err, ErrUnavailable) || strings.Contains(err.Error(), "wrong@") {
 		t.Errorf("a wrong password: %v", err)
 	}
@@ -92,8 +84,8 @@ func TestBadArguments(t *testing.T) {
 	if _, _, err := n.Invalidate(ctx, "k", 1, "a b"); !errors.Is(err, hotcache.ErrInvalid) {
 		t.Errorf("by a member of two words: %v", err)
 	}
-	if got := server.Int("DBSIZE"); got != 0 {
-		t.Errorf("%d keys were written", got)
+	if got := server.Int("DBSIZE"); got != 1 { // the header, since the node was opened
+		t.Errorf("%d keys were written", got-1)
 	}
 	n.Close()
 	n.Close()
@@ -119,7 +111,10 @@ func TestWhatIsNotOurs(t *testing.T) {
 	}{
 		{"a newer format", func(n *Node) { server.Do("HSET", n.keys.floors(), "", "2 of which nothing is known") }, ErrFormat},
 		{"noise", func(n *Node) { server.Do("HSET", n.keys.floors(), "", "noise") }, ErrForeign},
-		{"no header", func(n *Node) { server.Do("HSET", n.keys.floors(), "field", "value") }, ErrForeign},
+		{"no header", func(n *Node) {
+			server.Do("DEL", n.keys.floors())
+			server.Do("HSET", n.keys.floors(), "field", "value")
+		}, ErrForeign},
 		{"another type", func(n *Node) { server.Do("SET", n.keys.floors(), "value") }, ErrForeign},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -131,7 +126,7 @@ func TestWhatIsNotOurs(t *testing.T) {
 			for what, err := range map[string]error{
 				"invalidate": err, "ask": second(n.Ask(ctx, hotcache.Ask{Key: "k", Token: 1})), "beat": second(f.Beat(ctx, time.Second)),
 				"fill": second(n.Fill(ctx, hotcache.Fill{Key: "k", Token: 1, Times: good})), "fail": n.Fail(ctx, "k", 1, "", 0),
-				"renew": second(n.Renew(ctx, "k", 1)),
+				"renew": second(n.Renew(ctx, "k", 1)), "open": second(Open(ctx, server.URL(), Options{Namespace: c.name})),
 			} {
 				if !errors.Is(err, c.want) {
 					t.Errorf("%s: %v, want %v", what, err, c.want)
@@ -147,8 +142,8 @@ func TestWhatIsNotOurs(t *testing.T) {
 // An older process refuses what a later one writes, and hears that it cannot read it.
 func TestNewerProcess(t *testing.T) {
 	server := redistest.Start(t, redistest.Options{})
-	later := open(t, server.URL(), Options{version: 2})
 	n := open(t, server.URL(), Options{})
+	later := open(t, server.URL(), Options{version: 2})
 	l, f := follow(t, n, "me")
 	put(t, later, "k", 1)
 	invalidate(t, later, "j", 1)

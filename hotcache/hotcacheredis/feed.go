@@ -135,6 +135,9 @@ func (f *feed) beat(ctx context.Context, trust time.Duration) (hotcache.Position
 	}
 	ctx, cancel := n.limited(ctx)
 	defer cancel()
+	if err := n.meet(ctx); err != nil {
+		return hotcache.Position{}, err
+	}
 	n.trusts(trust)
 	// A connection was lost and made again: the server may be another one, with its scripts, and older data.
 	if life := f.lives.Load(); f.known.Load() < life {

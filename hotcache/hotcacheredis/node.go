@@ -32,6 +32,7 @@ package hotcacheredis
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -76,6 +77,8 @@ type Options struct {
 	// Heartbeat is how often the connection for invalidations is asked for a sign of life, and Pong how long that may
 	// take; 0 is one second each.
 	Heartbeat, Pong time.Duration
+	// TLS, for Open with a rediss:// URL, says which certificates are trusted and shown; nil trusts those of the system.
+	TLS *tls.Config
 	// Logger is told of connections made and lost; nil is silent. Keys and values are never logged.
 	Logger *slog.Logger
 
@@ -117,8 +120,14 @@ var _ hotcache.Node = (*Node)(nil)
 //	rediss://user:password@host:port/database    with TLS, verified by the certificates of the system
 //	unix://user:password@/path/of/the.sock?db=0
 //
-// An error wraps [ErrUnavailable] when the server did not answer or let nobody in, and [hotcache.ErrInvalid] when the
-// URL or an option is none. A server that goes away later is no error of anybody: a cache goes past it.
+// A server that is away is no error: the node then is one that does not answer yet, past which a cache goes, and is there
+// when its server is. So a program starts whether its cache is there or not; one that is to wait calls [Node.Ready].
+// Nor is it an error of anybody when a server goes away later. Open takes no longer than Options.Timeout twice, and less
+// if the deadline of the context is before.
+//
+// What nobody mends by waiting is an error at once: [hotcache.ErrInvalid] for a URL or an option that is none, and for a
+// Redis Cluster; [ErrUnavailable] for a password, a permission or a certificate that is refused, and a server that is too
+// old; [ErrForeign] and [ErrFormat] for what is stored there.
 func Open(ctx context.Context, address string, o Options) (*Node, error) {
 	o, err := o.withDefaults()
 	if err != nil {
@@ -127,9 +136,9 @@ func Open(ctx context.Context, address string, o Options) (*Node, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, fmt.Errorf("hotcacheredis: open: %w", err)
 	}
-	client, _, err := redisfeed.Dial(ctx, address, redisfeed.DialOptions{Timeout: o.Timeout})
-	if err != nil {
-		return nil, fmt.Errorf("hotcacheredis: open: %w", dialError(err))
+	client, _, away := redisfeed.Dial(ctx, address, redisfeed.DialOptions{Timeout: o.Timeout, TLS: o.TLS, Later: true})
+	if client == nil {
+		return nil, fmt.Errorf("hotcacheredis: open: %w", dialError(away))
 	}
 	n, err := New(client, o)
 	if err != nil {
@@ -137,11 +146,75 @@ func Open(ctx context.Context, address string, o Options) (*Node, error) {
 		return nil, err
 	}
 	n.own = true
+	if away == nil {
+		away = n.meet(ctx)
+	}
+	if errors.Is(ctx.Err(), context.Canceled) {
+		away = ctx.Err()
+	}
+	if away != nil && !redisfeed.Away(away) {
+		n.Close()
+		return nil, fmt.Errorf("hotcacheredis: open: %w", dialError(away))
+	}
+	if away != nil {
+		o.Logger.Warn("the server of a cache node is away; the node begins without it", "namespace", o.Namespace, "error", away)
+	}
 	return n, nil
 }
 
+// meet sees that the server has been looked at once, and has the scripts.
+func (n *Node) meet(ctx context.Context) error {
+	if n.loads.Load() > 0 {
+		return nil
+	}
+	ctx, cancel := n.limited(ctx)
+	defer cancel()
+	return n.load(ctx, 0)
+}
+
+// Ready waits until the server answers. It gives up when the context ends, with the last reason, and at once when that is
+// none which waiting helps against: see [Open].
+func (n *Node) Ready(ctx context.Context) error {
+	pause := time.NewTicker(readyPause)
+	defer pause.Stop()
+	for why := error(nil); ; {
+		err := n.open(ctx)
+		if err == nil {
+			if err = n.answers(ctx); err == nil {
+				return nil
+			}
+		}
+		if why == nil || ctx.Err() == nil { // the end of the context says less than what was before
+			why = fmt.Errorf("hotcacheredis: wait for the server: %w", dialError(err))
+		}
+		if n.closed.Load() || ctx.Err() == nil && !redisfeed.Away(err) {
+			return why
+		}
+		select {
+		case <-pause.C:
+		case <-ctx.Done():
+			return fmt.Errorf("%w: %w", why, context.Cause(ctx))
+		case <-n.life.Done():
+		}
+	}
+}
+
+// readyPause is how often the server is asked by who waits for it.
+const readyPause = 50 * time.Millisecond
+
+// answers asks the server for anything.
+func (n *Node) answers(ctx context.Context) error {
+	if err := n.meet(ctx); err != nil {
+		return err
+	}
+	ctx, cancel := n.limited(ctx)
+	defer cancel()
+	return n.client.Do(ctx, n.client.B().Ping().Build()).Error()
+}
+
 // New returns a node over a client of the caller's, which has to outlive it. The client must speak RESP3, which it does
-// unless told otherwise, and read from no replicas.
+// unless told otherwise, and read from no replicas. Give it DisableCache, since nothing is cached by it, and DisableRetry,
+// or a node that is out is found out late.
 func New(client rueidis.Client, o Options) (*Node, error) {
 	o, err := o.withDefaults()
 	if err != nil {

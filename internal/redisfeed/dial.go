@@ -21,12 +21,16 @@ type DialOptions struct {
 	Timeout time.Duration
 	// TLS says which certificates are trusted and shown; nil trusts those of the system. It needs a rediss:// URL.
 	TLS *tls.Config
+	// Later makes a client of a server that is [Away] too: it connects when it is asked for something, and [Greet] has to
+	// be called before it is relied on.
+	Later bool
 }
 
 // Dial makes a client that a [Hub] can stand on: one pipelined connection by RESP3, without a cache and without retries
 // of its own, to a server that is no Redis Cluster. It returns the number of the database that the client selects. The
 // client is the caller's to close. An error wraps [ErrInvalid] when the URL or the kind of server is wrong, and never
-// shows a password; any other means that the server did not answer, or let nobody in.
+// shows a password; any other means that the server did not answer, or let nobody in. With Later there can be a client
+// beside an error: the server is away.
 func Dial(ctx context.Context, address string, o DialOptions) (client rueidis.Client, database int, err error) {
 	option, err := parse(address)
 	if err != nil {
@@ -52,19 +56,29 @@ func Dial(ctx context.Context, address string, o DialOptions) (client rueidis.Cl
 	option.PipelineMultiplex = -1
 	option.ForceSingleClient = true
 	if client, err = rueidis.NewClient(option); err == nil {
-		err = hello(ctx, client)
+		err = Greet(ctx, client)
 	}
-	if err != nil {
-		if client != nil {
-			client.Close()
-		}
-		return nil, 0, fmt.Errorf("%s: %w", strings.Join(option.InitAddress, ", "), err)
+	if err == nil {
+		return client, option.SelectDB, nil
 	}
-	return client, option.SelectDB, nil
+	err = fmt.Errorf("%s: %w", strings.Join(option.InitAddress, ", "), err)
+	if o.Later && client != nil && Away(err) {
+		return client, option.SelectDB, err
+	}
+	if client != nil {
+		client.Close()
+	}
+	return nil, 0, err
 }
 
-// hello refuses a server on which no hub can stand.
-func hello(ctx context.Context, client rueidis.Client) error {
+// A Greeter is a client, or one connection of it.
+type Greeter interface {
+	B() rueidis.Builder
+	Do(ctx context.Context, command rueidis.Completed) rueidis.RedisResult
+}
+
+// Greet refuses a server on which no hub can stand.
+func Greet(ctx context.Context, client Greeter) error {
 	says, err := client.Do(ctx, client.B().Hello().Build()).AsMap()
 	if err != nil {
 		return err
