@@ -172,7 +172,7 @@ func TestPauses(t *testing.T) {
 
 // TestOutdatedLoads: a loader that returns less than it was asked for is asked again, and then nobody is served.
 func TestOutdatedLoads(t *testing.T) {
-	for name, a := range map[string]Answer{"least": {Min: 5}, "floor": {Min: Fresh, Floor: 5}} {
+	for name, a := range map[string]Answer{"least": {Min: 5, Floor: 5}, "floor": {Min: Fresh, Floor: 5}} {
 		b := newBench(t, nil)
 		load := b.leased(1, 0, a)
 		for range 2 {
@@ -195,12 +195,44 @@ func TestOutdatedLoads(t *testing.T) {
 	b.want(b.f.Loaded(b.now, load.Op, item(4), good, nil))
 }
 
-// TestNoVersions: a load that knows no version counts as what was asked for.
+// TestLoadsForWhoWantsMore: what was loaded and is not below the floor is served and stored, though one reader wants a
+// version that is not there. Only he fails, after the loader was asked again for him.
+func TestLoadsForWhoWantsMore(t *testing.T) {
+	b := newBench(t, nil)
+	b.meet()
+	load := b.leased(1, 9, Answer{Min: 9, Floor: 4})
+	b.want(b.f.Read(b.now, 2, "k", 4))
+	if s := b.want(b.f.Loaded(b.now, load.Op, item(4), good, nil), DoServe); !slices.Equal(s.Reads, []ReadID{2}) || s.Err != nil {
+		t.Errorf("%+v", s)
+	}
+	for range 2 {
+		b.now += 50 * time.Millisecond
+		load = b.want(b.f.Tick(b.now), DoLoad)
+		b.want(b.f.Read(b.now, 3, "k", 5))
+		got := b.f.Loaded(b.now, load.Op, item(4), good, nil)
+		if len(got) == 0 {
+			continue
+		}
+		fill := b.want(got, DoServe, DoFill)
+		if s := got[0]; s.Outcome != FailedOutdated || s.Reads[0] != 1 || fill.Fill.Item.Version != 4 {
+			t.Errorf("%+v", got)
+		}
+	}
+	if len(b.f.pauses) != 0 || b.f.open["k"] != nil {
+		t.Error("the key is held up")
+	}
+	load = b.leased(4, 9, Answer{Min: 9, Floor: 4}) // without versions he has what he asked for, and others have the floor
+	if fill := b.want(b.f.Loaded(b.now, load.Op, Item{}, good, nil), DoServe, DoFill); fill.Fill.Item.Version != 4 {
+		t.Errorf("%+v", fill)
+	}
+}
+
+// TestNoVersions: a load that knows no version counts as what was asked for by the floor, not by a reader.
 func TestNoVersions(t *testing.T) {
 	for _, c := range []struct {
 		a    Answer
 		want Version
-	}{{Answer{}, 0}, {Answer{Min: 5, Floor: 5}, 5}, {Answer{Min: Fresh, Floor: 5}, 5}, {Answer{Min: Fresh}, 0}, {Answer{Min: 6, Floor: 5}, 6}} {
+	}{{Answer{}, 0}, {Answer{Min: 5, Floor: 5}, 5}, {Answer{Min: Fresh, Floor: 5}, 5}, {Answer{Min: Fresh}, 0}, {Answer{Min: 6, Floor: 5}, 5}} {
 		b := newBench(t, nil)
 		load := b.leased(1, 0, c.a)
 		if fill := b.want(b.f.Loaded(b.now, load.Op, Item{}, good, nil), DoServe, DoFill); fill.Fill.Item.Version != c.want {

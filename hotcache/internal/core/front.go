@@ -88,12 +88,12 @@ type flight struct {
 	key     string
 	home    int
 	min     Version
-	reads   []ReadID
+	reads   []read
 	waits   bool // in asleep
 	stirred bool // what wakes those in asleep came while the home was asked
 	token   Token
 	least   Version // what the load must ask for
-	floor   Version // what may be stored
+	floor   Version // what may be stored, as the home knows
 	stale   *Item   // what may be served if the load fails
 	times   Times   // of stale, at since
 	since   time.Duration
@@ -104,6 +104,13 @@ type flight struct {
 	copies  int           // node that asked for a copy of the key and is to get it; -1 for none
 	asked   time.Duration // when the node that answers next was asked
 	done    bool
+}
+
+// A read is one of those that a flight answers. What it wants may be a version that nobody wrote: it must not get less,
+// and takes nothing from the others.
+type read struct {
+	id  ReadID
+	min Version
 }
 
 // NewFront returns the front of a process with so many nodes.
@@ -149,13 +156,10 @@ func (f *Front) finish(op OpID) *flight {
 func (f *Front) Read(now time.Duration, id ReadID, key string, min Version) []Action {
 	home := f.set.Home(key)
 	if fl := f.open[key]; fl != nil && fl.min >= min && (fl.waiting() || (fl.min != Fresh || min == 0) && f.Current(now, home)) {
-		fl.reads = append(fl.reads, id)
-		if fl.past {
-			fl.floor = max(fl.floor, min.named())
-		}
+		fl.reads = append(fl.reads, read{id, min})
 		return f.flush()
 	}
-	fl := &flight{key: key, home: home, min: min, reads: []ReadID{id}, copies: -1}
+	fl := &flight{key: key, home: home, min: min, reads: []read{{id, min}}, copies: -1}
 	f.open[key] = fl
 	f.begin(now, fl)
 	return f.flush()
@@ -175,7 +179,7 @@ func (f *Front) closeTo(fl *flight) {
 func (f *Front) Leave(id ReadID, key string) {
 	if fl := f.open[key]; fl != nil {
 		for i, r := range fl.reads {
-			if r == id {
+			if r.id == id {
 				fl.reads = append(fl.reads[:i], fl.reads[i+1:]...)
 				return
 			}
@@ -279,7 +283,7 @@ func (f *Front) Answered(now time.Duration, op OpID, a Answer, err error) []Acti
 	case Hit:
 		f.hit(now, fl, a)
 	case Lease:
-		fl.token, fl.least, fl.floor = a.Token, a.Min, max(a.Floor, fl.min.named())
+		fl.token, fl.least, fl.floor = a.Token, a.Min, a.Floor
 		f.serveStale(fl, Stale, f.set.StaleWhile)
 		f.load(now, fl)
 	case Busy:
@@ -309,7 +313,7 @@ func (f *Front) hit(now time.Duration, fl *flight, a Answer) {
 		f.do(Action{Do: DoPutCopy, Node: fl.copies, Key: fl.key, Copy: Copy{*a.Item, a.Times, a.Stamp}})
 	}
 	if a.Token != 0 { // to be refreshed, by this process, for those who come later
-		fl.token, fl.least, fl.floor = a.Token, a.Min, max(a.Floor, fl.min.named())
+		fl.token, fl.least, fl.floor = a.Token, a.Min, a.Floor
 		f.load(now, fl)
 		return
 	}
@@ -326,7 +330,11 @@ func (f *Front) load(now time.Duration, fl *flight) {
 }
 
 // Loaded is told what the loader returned. A loader without versions returns 0; what it read counts as being as new as
-// it was asked for, which is all that the lease can promise.
+// it was asked for, which is all that the lease can promise. For the home that is the floor, and no version that a
+// reader named: it may be one that nobody wrote, of which an item would outlive invalidations with less.
+//
+// What is not below the floor is good for all but those who want more. They fail, and nobody is kept from loading for
+// them.
 func (f *Front) Loaded(now time.Duration, op OpID, item Item, times Times, err error) []Action {
 	fl := f.finish(op)
 	if fl == nil {
@@ -336,22 +344,20 @@ func (f *Front) Loaded(now time.Duration, op OpID, item Item, times Times, err e
 		f.loadFailed(now, fl, FailedLoad, err)
 		return f.flush()
 	}
-	if item.Version == 0 {
-		item.Version = fl.floor
-		if fl.least != Fresh {
-			item.Version = max(item.Version, fl.least)
-		}
+	reached := item.Version
+	if reached == 0 {
+		reached, item.Version = Fresh, fl.floor
 	}
-	if fl.least != Fresh && item.Version < fl.least || item.Version < fl.floor {
-		if fl.tries < f.set.Tries {
-			f.at(now+f.set.FirstPause<<(fl.tries-1)/8, fl, timerReload)
-			return f.flush()
-		}
+	if short := f.serveLoaded(fl, item, times, reached); short && fl.tries < f.set.Tries {
+		f.at(now+f.set.FirstPause<<(fl.tries-1)/8, fl, timerReload)
+		return f.flush()
+	}
+	if item.Version < fl.floor {
 		f.loadFailed(now, fl, FailedOutdated, ErrOutdated)
 		return f.flush()
 	}
 	delete(f.pauses, fl.key)
-	f.serve(fl, FromLoad, item, times)
+	f.fail(fl, FailedOutdated, ErrOutdated) // those who want more than there is
 	if fl.past {
 		f.landed(now, fl)
 		f.land(fl)
@@ -436,41 +442,3 @@ func (f *Front) keep(now time.Duration, fl *flight, item Item, times Times, at S
 		f.do(Action{Do: DoKeep, Node: fl.home, Key: fl.key, Item: item, Times: times, Stamp: at})
 	}
 }
-
-func (f *Front) serve(fl *flight, o Outcome, item Item, times Times) {
-	if len(fl.reads) > 0 {
-		f.do(Action{Do: DoServe, Key: fl.key, Node: fl.home, Reads: fl.reads, Outcome: o, Item: item, Times: times})
-		fl.reads = nil
-	}
-	f.closeTo(fl)
-}
-
-func (f *Front) fail(fl *flight, o Outcome, err error) {
-	if len(fl.reads) > 0 {
-		f.do(Action{Do: DoServe, Key: fl.key, Node: fl.home, Reads: fl.reads, Outcome: o, Err: err})
-		fl.reads = nil
-	}
-	f.closeTo(fl)
-}
-
-// serveStale answers with an item that is not further past its hard time than limit, and tells whether it could.
-func (f *Front) serveStale(fl *flight, o Outcome, limit time.Duration) bool {
-	if fl.stale == nil || limit <= 0 || -fl.times.Hard >= limit {
-		return false
-	}
-	f.serve(fl, o, *fl.stale, fl.times)
-	return true
-}
-
-// land ends a flight.
-func (f *Front) land(fl *flight) {
-	fl.done = true
-	f.closeTo(fl)
-}
-
-// errShared is the error of somebody else's load, of which only the text is known.
-type errShared struct{ why string }
-
-func (e errShared) Error() string { return ErrLoadFailed.Error() + ": " + e.why }
-
-func (e errShared) Unwrap() error { return ErrLoadFailed }

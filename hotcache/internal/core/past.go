@@ -45,8 +45,8 @@ func (f *Front) goPast(now time.Duration, fl *flight) {
 		f.land(fl) // what it brings would be for nobody
 		return
 	}
-	fl.floor = fl.min.named()
 	fl.past, fl.token, fl.min, fl.least, fl.stale = true, 0, Fresh, Fresh, nil
+	fl.floor = 0
 	if f.running[fl.key] != nil {
 		f.behind(fl)
 		return
@@ -75,7 +75,6 @@ func (f *Front) behind(fl *flight) {
 		return
 	}
 	next.reads, fl.reads = append(next.reads, fl.reads...), nil
-	next.floor = max(next.floor, fl.floor)
 	f.land(fl)
 }
 
