@@ -71,14 +71,14 @@ func Dial(ctx context.Context, address string, o DialOptions) (client rueidis.Cl
 	return nil, 0, err
 }
 
-// A Greeter is a client, or one connection of it.
-type Greeter interface {
+// A greeter is a client, or one connection of it.
+type greeter interface {
 	B() rueidis.Builder
 	Do(ctx context.Context, command rueidis.Completed) rueidis.RedisResult
 }
 
 // Greet refuses a server on which no hub can stand.
-func Greet(ctx context.Context, client Greeter) error {
+func Greet(ctx context.Context, client greeter) error {
 	says, err := client.Do(ctx, client.B().Hello().Build()).AsMap()
 	if err != nil {
 		return err
