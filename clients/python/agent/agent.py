@@ -69,6 +69,7 @@ class Agent:
         elif do == "acquire":
             ref = command["ref"]
             self.acquires[ref] = self.spawn(self.acquire(self.client, command))
+            await asyncio.sleep(0)  # it begins: a task that is cancelled before that says nothing
         elif do == "cancel":
             task = self.acquires.get(command["ref"])
             if task is None:
