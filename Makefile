@@ -15,8 +15,13 @@ OTHER_MODULES := $(patsubst %/go.mod,%,$(wildcard */go.mod */*/go.mod))
 # Packages with tests that count allocations or runs, which the race detector changes.
 COUNTED := ./stm ./actor
 
+# The check of the clients of all languages is a step of its own: it takes both cores, and needs no race detector.
+CLIENTS := ./clients/check
+PACKAGES = $$(go list ./... | grep -v '/clients/check$$')
+
 # How long one test binary may take; a soak multiplies the doses, so it gets longer.
 TIMEOUT := 8m
+CLIENTS_TIMEOUT := 15m
 SOAK_TIMEOUT := 3h
 # How long each fuzz target runs in a soak.
 FUZZTIME := 3m
@@ -31,10 +36,16 @@ help: ## list the targets
 .PHONY: test
 test: tools lint ## every check: format, vet, staticcheck, all tests with the race detector
 	@echo '== go test -race; what counts, and other modules, without -race'
-	@{ go test -race -shuffle=on -timeout $(TIMEOUT) -json ./...; \
+	@{ go test -race -shuffle=on -timeout $(TIMEOUT) -json $(PACKAGES); \
 	  go test -short -shuffle=on -timeout $(TIMEOUT) -json $(COUNTED); \
 	  for dir in $(OTHER_MODULES); do (cd $$dir && go test -shuffle=on -timeout $(TIMEOUT) -json ./...); done; \
 	} | go run ./scripts/testreport
+	@$(MAKE) --no-print-directory clients
+
+.PHONY: clients
+clients: ## the clients of all languages: their own tests, their samples, and all of them together
+	@echo '== clients: TypeScript, Python, Rust, Java and Go'
+	@go test -count=1 -timeout $(CLIENTS_TIMEOUT) -json $(CLIENTS) | go run ./scripts/testreport
 
 .PHONY: lint
 lint: fmt vet modules ## the checks that run no test
@@ -66,7 +77,9 @@ tools: ## install the programs that the tests start, or say what to install
 .PHONY: soak
 soak: tools ## full doses: long tests, then minutes of every fuzz target
 	@echo '== go test -race, full doses'
-	@LATCHKEY_SOAK=1 go test -race -shuffle=on -count=1 -timeout $(SOAK_TIMEOUT) -json ./... | go run ./scripts/testreport
+	@LATCHKEY_SOAK=1 go test -race -shuffle=on -count=1 -timeout $(SOAK_TIMEOUT) -json $(PACKAGES) | go run ./scripts/testreport
+	@go test -race -count=20 -timeout $(SOAK_TIMEOUT) -json -run 'Together|Liars' $(CLIENTS) | go run ./scripts/testreport
+	@$(MAKE) --no-print-directory clients
 	@scripts/fuzz $(FUZZTIME)
 
 .PHONY: bench

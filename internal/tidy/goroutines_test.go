@@ -24,6 +24,7 @@ var unlisted = []struct{ dir, why string }{
 	{"internal/redistest", "a server and a network for tests, though it is not in a test file"},
 	{"rmap/rmaptest", "the suite is a test, though it is not in a test file"},
 	{"hotcache/hotcachetest", "the suite is a test, though it is not in a test file"},
+	{"clients/check/agent", "a client that the check of all clients drives, though it is not in a test file"},
 	{"internal/trial", "what tests have in common, though it is not in a test file"},
 	{"internal/lmx/lmxtest", "what tests speak and judge with, though it is not in a test file"},
 }

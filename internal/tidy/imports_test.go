@@ -79,6 +79,8 @@ var directions = []direction{
 		"tests only; those of any package may use it, so it must pull in none"},
 	{"internal/redistest", []string{"internal/proctest"}, nil, "tests only; those of any package may use it, so it must pull in none"},
 	{"internal/trial", nil, nil, "tests only; those of any package may use it, so it must pull in none"},
+	{"clients/check/agent", []string{"lease", "lease/leaseremote"}, nil,
+		"it plays a user's program, so it has what a user has"},
 	{"stm/...", []string{"internal/held", "stm/..."}, nil, "an in-process type costs its users nothing but itself"},
 	{"locked/...", []string{"internal/held", "locked/..."}, nil, "an in-process type costs its users nothing but itself"},
 	{"actor/...", []string{"internal/held", "actor/..."}, nil, "an in-process type costs its users nothing but itself"},

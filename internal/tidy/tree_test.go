@@ -56,11 +56,12 @@ func (f finding) String() string {
 // textNames are the names and endings of files that people write. Everything else is data.
 var textNames = []string{
 	".go", ".md", ".sh", ".py", ".ts", ".js", ".mjs", ".rs", ".java", ".html", ".css", ".yaml", ".yml", ".json", ".sql", ".lua",
-	"Makefile", ".ci/run", "scripts/tools", "scripts/fuzz", "clients/check", "go.mod",
+	"Makefile", "/run", "scripts/tools", "scripts/fuzz", "go.mod",
 }
 
 // skippedDirs are not walked: version control, dependencies of other languages, and what builds leave behind.
-var skippedDirs = []string{".git", "node_modules", "__pycache__", "target", "bin"}
+var skippedDirs = []string{".git", "node_modules", "__pycache__", "target", "bin",
+	"build", "dist", ".venv", ".mypy_cache", ".ruff_cache", ".pytest_cache"}
 
 // loadTree reads and parses every text file below root. Anything under a folder named testdata is data, golden files
 // and planted defects among it.
