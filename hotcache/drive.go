@@ -177,12 +177,11 @@ func (c *Cache[K, V]) load(name string, min Version) (Item, Times, error) {
 	ctx, cancel := context.WithTimeout(c.life, c.o.LoadTimeout)
 	defer cancel()
 	began := time.Now()
-	value, version, err := c.call(ctx, key, min)
+	item, err := c.call(ctx, key, min)
 	took := time.Since(began)
 	c.mu.Lock()
 	c.stats.loaded(took, err)
 	c.mu.Unlock()
-	item := Item{Version: version}
 	switch {
 	case errors.Is(err, ErrNotFound):
 		item.Absent = true
@@ -190,21 +189,15 @@ func (c *Cache[K, V]) load(name string, min Version) (Item, Times, error) {
 	case err != nil:
 		return Item{}, Times{}, err
 	}
-	if item.Data, err = c.o.Values.Encode(value); err != nil {
-		return Item{}, Times{}, fmt.Errorf("%w: the value cannot be encoded: %w", ErrInvalid, err)
-	}
-	if len(item.Data) > MaxValue {
-		return Item{}, Times{}, fmt.Errorf("%w: the value has %d bytes, the limit is %d", ErrTooLarge, len(item.Data), MaxValue)
-	}
 	return item, c.times(c.o.RefreshAfter, c.o.TTL).Minus(took), nil
 }
 
-// call runs the loader in a goroutine of its own, so that one which does not heed its context holds up nobody.
-func (c *Cache[K, V]) call(ctx context.Context, key K, min Version) (V, Version, error) {
+// call runs the loader, and the codec for what it returns, in a goroutine of its own, so that one which does not heed its
+// context, or never ends, holds up nobody.
+func (c *Cache[K, V]) call(ctx context.Context, key K, min Version) (Item, error) {
 	type loaded struct {
-		value   V
-		version Version
-		err     error
+		item Item
+		err  error
 	}
 	done := make(chan loaded, 1)
 	go func() {
@@ -219,7 +212,11 @@ func (c *Cache[K, V]) call(ctx context.Context, key K, min Version) (V, Version,
 			}
 			done <- l
 		}()
-		l.value, l.version, l.err = c.loader(ctx, key, min)
+		var value V
+		value, l.item.Version, l.err = c.loader(ctx, key, min)
+		if l.err == nil {
+			l.item.Data, l.err = c.encode(value)
+		}
 		returned = true
 	}()
 	var l loaded
@@ -232,10 +229,25 @@ func (c *Cache[K, V]) call(ctx context.Context, key K, min Version) (V, Version,
 			l.err = fmt.Errorf("the loader did not return in %v: %w", c.o.LoadTimeout, context.Cause(ctx))
 		}
 	}
-	if l.err == nil && l.version == Fresh {
+	if l.item.Version == Fresh && (l.err == nil || errors.Is(l.err, ErrNotFound)) {
 		l.err = fmt.Errorf("%w: the loader returned the version that stands for Fresh", ErrInvalid)
 	}
-	return l.value, l.version, l.err
+	return l.item, l.err
+}
+
+func (c *Cache[K, V]) encode(v V) (data []byte, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			data, err = nil, fmt.Errorf("%w: the value cannot be encoded: the codec panicked: %v", ErrInvalid, p)
+		}
+	}()
+	if data, err = c.o.Values.Encode(v); err != nil {
+		return nil, fmt.Errorf("%w: the value cannot be encoded: %w", ErrInvalid, err)
+	}
+	if len(data) > MaxValue {
+		return nil, fmt.Errorf("%w: the value has %d bytes, the limit is %d", ErrTooLarge, len(data), MaxValue)
+	}
+	return data, nil
 }
 
 // times returns how long a value is good whose load begins now. The moment of the refresh is spread by a tenth, so that
