@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/latchkey-go/latchkey/hotcache"
+	"github.com/latchkey-go/latchkey/internal/trial"
 )
 
 func TestReadThrough(t *testing.T) {
@@ -125,6 +126,42 @@ func TestClosedServesNothing(t *testing.T) {
 			t.Errorf("Sync = %v", err)
 		}
 	})
+}
+
+// slowKeys hold up whoever decodes a key, once they have begun to.
+type slowKeys struct {
+	hotcache.Codec[string]
+	slow  *atomic.Bool
+	begun chan<- struct{}
+	may   <-chan struct{}
+}
+
+func (k slowKeys) Decode(data []byte) (string, error) {
+	if k.slow.CompareAndSwap(true, false) {
+		k.begun <- struct{}{}
+		<-k.may
+	}
+	return k.Codec.Decode(data)
+}
+
+// TestCodecHoldsUpNobody: a codec of the user's that does not come back, while a key is dropped from memory, holds up
+// nobody who is about something else.
+func TestCodecHoldsUpNobody(t *testing.T) {
+	var r row
+	r.write(1)
+	var slow atomic.Bool
+	begun, may := make(chan struct{}), make(chan struct{})
+	nodes := []hotcache.Node{hotcache.NewEmbedded(hotcache.Rules{}), hotcache.NewEmbedded(hotcache.Rules{})}
+	c := open(t, r.load, hotcache.Options[string, uint64]{Keys: slowKeys{hotcache.Strings[string](), &slow, begun, may}}, nodes...)
+	defer c.Close()
+	wants(t, c, "k", 1)
+	var told sync.WaitGroup
+	slow.Store(true)
+	told.Go(func() { invalidate(t, c, "k", 1) })
+	<-begun
+	trial.Soon(t, "what takes the mutex of the cache", func() { c.Stats() })
+	close(may)
+	told.Wait()
 }
 
 // TestLoadsMustNotOutliveFloors: what a load brings is refused by the floor of an invalidation that came meanwhile, so

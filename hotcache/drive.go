@@ -14,18 +14,17 @@ import (
 // fromBroken marks the answer to readers of a value that does not decode, who begin anew.
 const fromBroken = core.Outcomes
 
-// settle does what the core asks for and unlocks the mutex, which must be held. What concerns memory is done before
-// that, so that it happens in the order of the core's events; the rest goes to goroutines of its own.
+// settle does what the core asks for and unlocks the mutex, which must be held. What concerns the memory of a whole node
+// is done before that, in the order of the core's events. Keys are dropped behind it, since that takes the user's codec,
+// but before settle returns, so before anybody says that an invalidation was heard; what was put there meanwhile is newer,
+// and then merely a miss. The rest goes to goroutines of its own.
 func (c *Cache[K, V]) settle(actions []core.Action) {
 	var later []core.Action
+	var drops []string
 	for _, a := range actions {
 		switch a.Do {
 		case core.DoDrop:
-			if c.memory != nil {
-				if key, err := c.decodeKey(a.Key); err == nil {
-					c.memory.drop(key)
-				}
-			}
+			drops = append(drops, a.Key)
 		case core.DoDropNode:
 			c.nodes[a.Node].shard.life.Add(1)
 			c.stats.dropped++
@@ -43,6 +42,11 @@ func (c *Cache[K, V]) settle(actions []core.Action) {
 	c.arm()
 	c.busy.Add(len(later))
 	c.mu.Unlock()
+	for _, name := range drops {
+		if key, err := c.decodeKey(name); err == nil && c.memory != nil {
+			c.memory.drop(key)
+		}
+	}
 	for i := range later {
 		if a := &later[i]; a.Do == core.DoServe || a.Do == core.DoKeep {
 			c.hand(a)

@@ -24,16 +24,20 @@ type HotKey[K comparable] struct {
 // that a report takes from one to the other.
 func (c *Cache[K, V]) HotKeys() []HotKey[K] {
 	c.mu.Lock()
-	defer c.mu.Unlock()
 	hot := c.hot.Keys()
+	where := make([][]int, len(hot.Keys))
+	for i, h := range hot.Keys {
+		where[i] = c.hot.Where(h.Key)
+	}
+	c.mu.Unlock()
 	out := make([]HotKey[K], 0, len(hot.Keys))
-	for _, h := range hot.Keys {
+	for i, h := range hot.Keys {
 		key, err := c.decodeKey(h.Key)
 		if err != nil {
 			continue // another program's
 		}
 		k := HotKey[K]{Key: key, Reads: h.Count, Error: h.Err, Share: float64(h.Least()) / float64(max(hot.Total, 1))}
-		for _, node := range c.hot.Where(h.Key) {
+		for _, node := range where[i] {
 			k.Nodes = append(k.Nodes, c.nodes[node].name)
 		}
 		out = append(out, k)

@@ -49,11 +49,13 @@ func (c *Cache[K, V]) invalidate(ctx context.Context, name string, v Version) er
 	done := time.Now()
 	c.mu.Lock()
 	c.settle(c.front.Invalidating(c.now(), n.index, inv))
+	at := core.StampOf(inv.Position)
+	defer n.await.over(at)
 	if c.o.Bounded || len(members) == 0 {
 		return nil
 	}
 	longest := c.o.longestTrust() - time.Since(done)
-	return n.await.all(ctx, core.StampOf(inv.Position), members, longest)
+	return n.await.all(ctx, at, members, longest)
 }
 
 // awaited are the acknowledgements that writers wait for, by the invalidation.
@@ -68,6 +70,7 @@ type awaitedAcks struct {
 	missing int             // how many more the writer waits for; it is known when he has his answer
 	all     chan struct{}   // nil until then
 	wanted  map[Member]bool
+	over    bool // nobody waits any more, so those who come late need not be remembered
 }
 
 // maxAwaited is how many invalidations are remembered of which acknowledgements came: they may come before the writer
@@ -92,7 +95,7 @@ func (a *awaited) came(at Stamp, from Member) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	w := a.of(at)
-	if w.from[from] {
+	if w.over || w.from[from] {
 		return
 	}
 	w.from[from] = true
@@ -101,6 +104,13 @@ func (a *awaited) came(at Stamp, from Member) {
 			close(w.all)
 		}
 	}
+}
+
+// over notes that nobody waits for an invalidation any more.
+func (a *awaited) over(at Stamp) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	*a.of(at) = awaitedAcks{over: true}
 }
 
 // all waits until all members have acknowledged an invalidation, but no longer than need be.
@@ -117,11 +127,12 @@ func (a *awaited) all(ctx context.Context, at Stamp, members []Member, longest t
 	if w.missing == 0 {
 		close(w.all)
 	}
+	all := w.all
 	a.mu.Unlock()
 	timer := time.NewTimer(longest)
 	defer timer.Stop()
 	select {
-	case <-w.all:
+	case <-all:
 		return nil
 	case <-timer.C:
 		return nil

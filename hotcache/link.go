@@ -146,10 +146,10 @@ func (l *listener[K, V]) Told(text string) {
 // Down implements [Listener].
 func (l *listener[K, V]) Down(why error) {
 	c := l.c
-	c.log.Warn("the feed of a cache node is lost; memory is not served until it is back", "node", l.n.name, "error", why)
 	c.mu.Lock()
 	c.stats.losses++
 	c.settle(c.front.Lost(c.now(), l.n.index))
+	c.log.Warn("the feed of a cache node is lost; memory is not served until it is back", "node", l.n.name, "error", why)
 }
 
 // Sync makes sure that this process has heard every invalidation that was finished before it was called, by asking every
