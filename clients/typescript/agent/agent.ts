@@ -50,14 +50,16 @@ function theClient(): Client {
 
 function theHold(ref: string | undefined): Hold {
   const hold = holds.get(ref ?? "");
-  if (hold === undefined) throw new Error(`no hold has the ref ${ref}`);
+  if (hold === undefined) throw new NothingHeld(`no hold has the ref ${ref}`);
   return hold;
 }
 
-/** What is left, as the check reads it: an integer, and -1 for without end. */
-function left(hold: Hold): number {
+class NothingHeld extends Error {}
+
+/** What is left; nothing is said of a hold without end. */
+function left(hold: Hold): { safe_ms?: number } {
   const ms = hold.safeFor();
-  return ms === Number.POSITIVE_INFINITY ? -1 : Math.floor(ms);
+  return ms === Number.POSITIVE_INFINITY ? {} : { safe_ms: Math.floor(ms) };
 }
 
 async function acquire(c: Command): Promise<void> {
@@ -80,7 +82,7 @@ async function acquire(c: Command): Promise<void> {
   try {
     const hold = await theClient().acquire(c.keys ?? [c.key ?? ""], options);
     holds.set(ref, hold);
-    say({ event: "granted", ref, tokens: Object.fromEntries(hold.tokens), safe_ms: left(hold) });
+    say({ event: "granted", ref, tokens: Object.fromEntries(hold.tokens), ...left(hold) });
     const lost = (): void => {
       if (!(hold.signal.reason instanceof LossError) && codeOf(hold.signal.reason) === "closed") return;
       const late = Math.max(0, Math.ceil(-hold.safeFor()));
@@ -110,7 +112,7 @@ async function renew(c: Command): Promise<void> {
   const hold = theHold(c.ref);
   try {
     await hold.renew(c.ttl || undefined);
-    say({ event: "renewed", ref: c.ref, safe_ms: left(hold) });
+    say({ event: "renewed", ref: c.ref, ...left(hold) });
   } catch (error) {
     say({ event: "failed", ref: c.ref, code: codeOf(error) ?? "internal", text: String(error) });
   }
@@ -201,7 +203,10 @@ input.on("line", (line) => {
     fault(error);
     return;
   }
-  run(command).catch(fault);
+  run(command).catch((error) => {
+    if (error instanceof NothingHeld) say({ event: "failed", ref: command.ref, code: "not_held" });
+    else fault(error);
+  });
 });
 input.on("close", () => {
   close().catch(fault);

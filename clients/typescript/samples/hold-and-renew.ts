@@ -9,7 +9,7 @@ try {
   const first = hold.safeUntil;
   await sleep(2500, undefined, { signal: hold.signal });
   claim("held for more than two ttls", hold.isSafe);
-  claim("the deadline has moved ahead", hold.safeUntil > first);
+  claim("renewals have moved the deadline ahead", hold.safeUntil > first);
   const busy = await client.acquire("sample-renew/leader", { try: true }).then(
     () => false,
     (error: unknown) => error instanceof BusyError,

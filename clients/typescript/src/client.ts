@@ -353,7 +353,8 @@ function lossOf(lost: LatchkeyError, failure: { error: unknown } | undefined): L
   return makeError(lost.code, { op: lost.op, key: lost.key, reason: lost.reason, cause: error });
 }
 
-function decodeKeyState(o: JsonObject): KeyState {
+/** @internal */
+export function decodeKeyState(o: JsonObject): KeyState {
   const delay = whole(o, "delay");
   return {
     key: text(o, "key"),
