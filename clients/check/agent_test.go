@@ -236,6 +236,21 @@ func (a *agent) pending(ref string) []event {
 	return slices.Clone(a.said[ref])
 }
 
+// leftover is what was said and not taken, but for news of waiting, and a complaint that a cancel came too late.
+func (a *agent) leftover() []event {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	var out []event
+	for _, events := range a.said {
+		for _, e := range events {
+			if e.Event != "queued" && !(e.Event == "error" && a.raced) {
+				out = append(out, e)
+			}
+		}
+	}
+	return out
+}
+
 func (a *agent) connect(addr string, grace time.Duration) error {
 	if err := a.tell(command{"do": "connect", "addr": addr, "name": a.name, "grace": grace.Milliseconds()}); err != nil {
 		return err

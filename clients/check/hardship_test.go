@@ -75,8 +75,7 @@ func (s *stage) killed(a, other *agent, grace time.Duration) error {
 func testFrozen(t *testing.T, of []*language) {
 	s := newStage(t, of, 1, shortGrace)
 	s.add(of, 1, s.b.addr, longGrace)
-	s.must(s.pairs(s.frozen))
-	s.must(s.b.idle(patience, len(s.agents)))
+	s.settled(s.pairs(s.frozen))
 }
 
 // frozen stops a holder for longer than its deadline. Another gets the key; the frozen one must know at once that it may not
@@ -168,8 +167,7 @@ func (s *stage) cast() (own, waiting []*claim, front *claim, err error) {
 
 func testDurableRestart(t *testing.T, of []*language) {
 	s := newStage(t, of, 1, longGrace, durable(t)...)
-	s.must(s.outlive())
-	s.must(s.b.idle(patience, len(s.agents)))
+	s.settled(s.outlive())
 }
 
 // outlive kills a broker that remembers and starts it again: nobody loses anything, neither a hold nor a place.
@@ -221,8 +219,7 @@ func (s *stage) resumed(waiters int) error {
 
 func testMemoryRestart(t *testing.T, of []*language) {
 	s := newStage(t, of, 1, 3*time.Second)
-	s.must(s.forgotten())
-	s.must(s.b.idle(patience, len(s.agents)))
+	s.settled(s.forgotten())
 }
 
 // forgotten kills a broker that remembers nothing and starts another: every hold is reported as lost, and who waited gets
@@ -272,7 +269,7 @@ func (s *stage) granted(waiting []*claim) error {
 
 func testBrokerFrozen(t *testing.T, of []*language) {
 	s := newStage(t, of, 1, shortGrace)
-	s.must(s.silence(shortGrace))
+	s.settled(s.silence(shortGrace))
 }
 
 // silence freezes the broker past the grace: every holder must have said that it lost its hold before the broker can go on

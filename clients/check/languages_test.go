@@ -89,6 +89,9 @@ func TestLanguages(t *testing.T) {
 					if err != nil {
 						t.Fatalf("run %s: %v\n%s", part, err, tail(out, 200))
 					}
+					if part == "test" && !ranTests.MatchString(out) {
+						t.Errorf("run test does not say that any test passed:\n%s", tail(out, 20))
+					}
 					t.Logf("%s: run %s took %.1f s: %s", l.name, part, time.Since(began).Seconds(), tail(out, 1))
 					if part == "package" {
 						l.packaged(t, tail(out, 1))
@@ -102,6 +105,9 @@ func TestLanguages(t *testing.T) {
 		})
 	}
 }
+
+// ranTests matches how the languages' own tools count: an empty run is never green.
+var ranTests = regexp.MustCompile(`(?m)^# pass [1-9]|^ℹ pass [1-9]|\b[1-9]\d* passed|Tests run: [1-9]`)
 
 // packaged sees that a package is where its script says.
 func (l *language) packaged(t *testing.T, path string) {

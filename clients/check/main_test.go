@@ -100,7 +100,7 @@ func (l *language) run(limit time.Duration, env []string, args ...string) (strin
 	}
 	cmd := exec.CommandContext(ctx, script, args...)
 	cmd.Dir = filepath.Dir(script)
-	cmd.Env = append(os.Environ(), env...)
+	cmd.Env = append(append(os.Environ(), "NO_COLOR=1", "TERM=dumb"), env...)
 	cmd.WaitDelay = time.Second
 	var out bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &out

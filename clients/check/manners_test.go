@@ -11,8 +11,7 @@ import (
 
 func testCancel(t *testing.T, of []*language) {
 	s := newStage(t, of, 1, longGrace)
-	s.must(s.takenBack())
-	s.must(s.b.idle(patience, len(s.agents)))
+	s.settled(s.takenBack())
 }
 
 // takenBack has agents give up in every way, and sees that nothing of it stays at the broker.
@@ -121,7 +120,7 @@ func (s *stage) crossed(a, holder *agent) error {
 
 func testWatch(t *testing.T, of []*language) {
 	s := newStage(t, of, 1, longGrace)
-	s.must(s.watched())
+	s.settled(s.watched())
 }
 
 // watched has every agent watch what each does in turn.

@@ -52,7 +52,19 @@ func (s *stage) must(err error) {
 	}
 }
 
-// The agents are together, in one order: those of the other languages beside each other.
+// settled is must at the end of a scenario, when all that was held has been given back and nothing was said unasked.
+func (s *stage) settled(err error) {
+	s.t.Helper()
+	s.must(err)
+	s.must(s.b.idle(patience, len(s.agents)))
+	for _, a := range s.agents {
+		if left := a.leftover(); len(left) > 0 {
+			s.t.Errorf("%s has said %v, and nobody asked", a.name, left)
+		}
+	}
+}
+
+// TestTogether has agents of all languages at one broker.
 func TestTogether(t *testing.T) {
 	of := present(t)
 	for _, scenario := range []struct {
@@ -84,8 +96,7 @@ const contentionSeed = 20
 
 func testContention(t *testing.T, of []*language) {
 	s := newStage(t, of, 2, longGrace, durable(t)...)
-	s.must(s.contend(contentionSeed, 2, 12))
-	s.must(s.b.idle(patience, len(s.agents)))
+	s.settled(s.contend(contentionSeed, 2, 30))
 	by := make(map[string]int)
 	for _, c := range s.j.grants {
 		by[c.who]++
@@ -173,10 +184,8 @@ func (a *agent) turn(rng *rand.Rand) error {
 
 func testOrder(t *testing.T, of []*language) {
 	s := newStage(t, of, 2, longGrace)
-	for range 2 {
-		s.must(s.inOrder())
-	}
-	s.must(s.b.idle(patience, len(s.agents)))
+	s.must(s.inOrder())
+	s.settled(s.inOrder())
 }
 
 // inOrder has agents queue for one key, one after another, twice each, and sees them granted in that order.
