@@ -254,13 +254,9 @@ func (c *Cache[K, V]) encode(v V) (data []byte, err error) {
 	return data, nil
 }
 
-// times returns how long a value is good whose load begins now. The moment of the refresh is spread by a tenth, so that
-// what was loaded together is not refreshed together.
+// times returns how long a value is good whose load begins now.
 func (c *Cache[K, V]) times(soft, hard time.Duration) Times {
-	if spread := soft / 10; spread > 0 {
-		soft -= rand.N(spread)
-	}
-	return Times{Soft: soft, Hard: hard, Keep: hard + max(c.o.StaleWhile, c.o.StaleOnError)}
+	return Times{Soft: core.Spread(soft, rand.N[time.Duration]), Hard: hard, Keep: hard + max(c.o.StaleWhile, c.o.StaleOnError)}
 }
 
 func (c *Cache[K, V]) decode(data []byte) (v V, err error) {

@@ -161,10 +161,10 @@ func (e *Embedded) PutCopy(ctx context.Context, key string, c Copy) error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	old, ok := e.copies[key]
-	if ok && old.Stamp.Generation == c.Stamp.Generation && old.Stamp.Number > c.Stamp.Number {
+	if ok && !c.Replaces(old) {
 		return nil
 	}
-	if len(e.copies) >= maxCopies {
+	if !ok && len(e.copies) >= maxCopies {
 		clear(e.copies)
 	}
 	c.Times = c.Times.Minus(-e.now()) // counted from the start

@@ -194,10 +194,7 @@ func (o Options[K, V]) withDefaults() (Options[K, V], error) {
 	return o, nil
 }
 
-// longestTrust is how long, by another clock, a process may trust its memory at most: clocks run at slightly different
-// rates, so it is a little longer than Trust. A node counts a process among its members for that long, and a writer
-// waits for that long.
-func (o Options[K, V]) longestTrust() time.Duration { return o.Trust + o.Trust/50 }
+func (o Options[K, V]) longestTrust() time.Duration { return core.LongestTrust(o.Trust) }
 
 // settings are what the core wants to know.
 func (o Options[K, V]) settings() core.Settings {

@@ -26,8 +26,7 @@ func (o *ours) epoch() time.Duration { return o.rules.FloorTTL + time.Second }
 
 func (o *ours) now() time.Duration { return o.w.now + o.epoch() }
 
-// longestTrust is how long by a node's clock a server trusts its memory at most.
-func (o *ours) longestTrust() time.Duration { return o.w.cfg.Trust + o.w.cfg.Trust/50 }
+func (o *ours) longestTrust() time.Duration { return core.LongestTrust(o.w.cfg.Trust) }
 
 // A home is what a node keeps for the cache: its Home, copies, those who follow its feed and those who may trust memory.
 type home struct {
@@ -163,10 +162,9 @@ func (o *ours) getCopy(h *home, name string) *core.Copy {
 	return &c
 }
 
-// putCopy replaces only a copy with an older stamp, or of another generation, as a node does.
 func (o *ours) putCopy(h *home, name string, c core.Copy) {
 	old, ok := h.copies.get(o.now(), name)
-	if ok && old.Stamp.Generation == c.Stamp.Generation && old.Stamp.Number > c.Stamp.Number {
+	if ok && !c.Replaces(old) {
 		return
 	}
 	c.Times = c.Times.Minus(-o.now())

@@ -178,7 +178,8 @@ func (p *server) load(a *core.Action) {
 			return
 		}
 		ttl := w.cfg.TTL
-		times := core.Times{Soft: ttl*3/4 - time.Duration(w.random.Int64N(int64(ttl/10))), Hard: ttl, Keep: ttl}
+		soft := core.Spread(ttl*3/4, func(d time.Duration) time.Duration { return time.Duration(w.random.Int64N(int64(d))) })
+		times := core.Times{Soft: soft, Hard: ttl, Keep: ttl}
 		item := core.Item{Version: core.Version(version), Data: p.o.data}
 		p.do(p.front.Loaded(p.o.now(), op, item, times.Minus(w.now-began), nil))
 	})

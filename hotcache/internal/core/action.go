@@ -90,3 +90,9 @@ type Copy struct {
 	Times Times
 	Stamp Stamp
 }
+
+// Replaces tells whether a copy is to be stored where there is another one. One with an older stamp of the same generation
+// is late; of two generations it is not known which is the newer, and readers judge.
+func (c Copy) Replaces(old Copy) bool {
+	return old.Stamp.Generation != c.Stamp.Generation || old.Stamp.Number <= c.Stamp.Number
+}

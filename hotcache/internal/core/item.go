@@ -39,6 +39,15 @@ type Times struct {
 // Minus returns the times as they are after d has passed.
 func (t Times) Minus(d time.Duration) Times { return Times{t.Soft - d, t.Hard - d, t.Keep - d} }
 
+// Spread returns a soft time less a random part of its last tenth, so that what was loaded together is not refreshed
+// together. below draws a time from zero to its argument.
+func Spread(soft time.Duration, below func(time.Duration) time.Duration) time.Duration {
+	if tenth := soft / 10; tenth > 0 {
+		soft -= below(tenth)
+	}
+	return soft
+}
+
 // A Stamp is where an item was read: the node's feed position when it gave it. It tells whether an invalidation that
 // is known came before or after.
 type Stamp struct {

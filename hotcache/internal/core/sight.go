@@ -150,3 +150,7 @@ func (s *Sight) Holds(key string, at Stamp) bool {
 	}
 	return s.present[key] <= at.Number && s.former[key] <= at.Number
 }
+
+// LongestTrust is how long, by another clock, a process may trust its memory that does so for d by its own: clocks run
+// at slightly different rates. A node counts a process among its members for that long, and a writer waits for that long.
+func LongestTrust(d time.Duration) time.Duration { return d + d/50 }

@@ -117,7 +117,7 @@ func (n *simNode) getCopy(key string) *Copy {
 
 func (n *simNode) putCopy(key string, c Copy) {
 	old, ok := n.copies[key]
-	if ok && old.c.Stamp.Generation == c.Stamp.Generation && old.c.Stamp.Number > c.Stamp.Number {
+	if ok && !c.Replaces(old.c) {
 		return
 	}
 	n.copies[key] = simCopy{c, n.now()}

@@ -178,7 +178,7 @@ func (p *simProc) beat(n *simNode) {
 		if !c.up || n.hangs {
 			return
 		}
-		n.members[p.name] = n.now() + simTrust + simTrust/50
+		n.members[p.name] = n.now() + LongestTrust(simTrust)
 		head := n.home.At()
 		c.send(func() {
 			met := func() {
@@ -282,7 +282,7 @@ func (p *simProc) await(at Stamp, members map[string]bool, done func()) {
 		a.done()
 		return
 	}
-	p.post(p.wait(simTrust+simTrust/50), a.done)
+	p.post(p.wait(LongestTrust(simTrust)), a.done)
 }
 
 // read is a Get.
