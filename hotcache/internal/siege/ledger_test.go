@@ -15,7 +15,7 @@ import (
 )
 
 const (
-	keys  = 120 // rows, of which the first few are hot
+	keys  = 200 // rows, of which the first few are hot
 	hot   = 3
 	slots = 5 // processes
 	nodes = 3
@@ -35,7 +35,7 @@ const (
 	committedAt = finishedAt + keys + 1
 	deadAt      = committedAt + keys + 1 // by slot: it has killed itself
 	countsAt    = deadAt + slots
-	ledgerWords = 512
+	ledgerWords = 1024
 )
 
 // took notes how long something took that began at some time.

@@ -31,6 +31,8 @@ type member struct {
 	Database string
 	Ledger   string
 	Seed     uint64
+	Trust    time.Duration // the same for all
+	Pause    time.Duration // of a writer, at most
 }
 
 // A row is what the cache keeps. The text says of what version it is, so that no version can be read with the data of
@@ -126,8 +128,8 @@ func (p *process) begin() (err error) {
 	o := hotcache.Options[int64, row]{
 		Nodes: named, Rules: rules(), TTL: 3 * time.Second, NegativeTTL: 2 * time.Second, StaleWhile: time.Second, StaleOnError: time.Second,
 		NodeTimeout: 300 * time.Millisecond, LoadTimeout: 1500 * time.Millisecond, MaxDirectLoads: maxDirect, FirstPause: 20 * time.Millisecond,
-		LastPause: 200 * time.Millisecond, BreakFor: 100 * time.Millisecond, HotShare: 0.05, HotWindow: 250 * time.Millisecond,
-		MemoryEntries: 1000,
+		LastPause: 200 * time.Millisecond, BreakFor: 100 * time.Millisecond, HotShare: 0.05,
+		MemoryEntries: 1000, Trust: p.Trust,
 	}
 	if p.Slot == slots-1 {
 		o.MemoryEntries = -1 // so that copies are read much

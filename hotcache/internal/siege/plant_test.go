@@ -27,7 +27,8 @@ func defects() []defect {
 		{"a lease outlives an invalidation", "../../hotcacheredis/lua/invalidate.lua", "if load and (load.why", "if false and (load.why", older},
 		{"a flight outlives an invalidation", "../core/hear.go", "fl := f.open[inv.Key]; fl != nil", "fl := f.open[inv.Key]; fl != nil && false", older},
 		{"a delivery that failed is done", "../../outbox/round.go", "case d.err == nil:", "case true:", "the caches were told of"},
-		{"a lease is not given back", "../../hotcacheredis/lua/fill.lua", "call('DEL', LOAD)\nif below", "call('PERSIST', LOAD)\nif below", "no lease is left"},
+		{"a lease lasts for ever", "../../hotcacheredis/lua/fill.lua", "call('DEL', LOAD)\nif below", "call('PERSIST', LOAD)\nif below", "context deadline exceeded"},
+		{"a connection is left", "../../hotcacheredis/node.go", "\tif n.own {\n", "\tif false {\n", "goroutines are left"},
 	}
 }
 

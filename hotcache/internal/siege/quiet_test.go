@@ -7,12 +7,15 @@ import (
 	"strings"
 	"time"
 
+	"github.com/latchkey-go/latchkey/hotcache"
+	"github.com/latchkey-go/latchkey/hotcache/hotcacheredis"
 	"github.com/latchkey-go/latchkey/internal/proctest"
 )
 
 // quiet ends the writing, waits until all that is owed was told, and has everybody, and one who has just begun, read all
 // rows in all ways. Then it ends the processes, and sees that nothing is left of them.
 func (s *siege) quiet() {
+	began := time.Now()
 	for _, p := range s.fleet {
 		s.calm(p)
 	}
@@ -26,6 +29,7 @@ func (s *siege) quiet() {
 		}
 		rise(s.ledger.committed(key), v) // where a writer did not live to say so
 	}
+	told := time.Since(began)
 	newcomer := s.fleet[s.random.IntN(slots)]
 	s.replace(newcomer)
 	s.calm(newcomer)
@@ -33,17 +37,48 @@ func (s *siege) quiet() {
 		p.Tell("verify")
 	}
 	for _, p := range s.fleet {
-		if got := p.Hear(); got != "verified "+strconv.Itoa(rounds*keys) {
+		if got := p.Hear(); got != "verified "+strconv.Itoa(keys-hot+often*hot) {
 			s.t.Errorf("process %d, when all is quiet: %s", p.slot, got)
 		}
 	}
+	verified := time.Since(began)
+	s.agree()
 	s.still()
 	for _, p := range s.fleet {
 		p.Tell("stop")
+	}
+	for _, p := range s.fleet {
 		p.Wants("stopped")
 		p.Finish()
 	}
 	s.until("no lease is left", func() bool { return s.leases() == "" })
+	s.t.Logf("all was told after %v, verified after %v, and over after %v", told, verified, time.Since(began))
+}
+
+// agree looks at what the nodes hold themselves.
+func (s *siege) agree() {
+	held := 0
+	for i, n := range s.nodes {
+		node, err := hotcacheredis.Open(s.t.Context(), n.URL(), hotcacheredis.Options{Rules: rules()})
+		if err != nil {
+			s.t.Fatal(err)
+		}
+		defer node.Close()
+		for key, v := range s.base.versions() {
+			a, err := node.Ask(s.t.Context(), hotcache.Ask{Key: strconv.FormatInt(key, 10)})
+			if err != nil {
+				s.t.Fatal(err)
+			}
+			if a.Item != nil {
+				if held++; uint64(a.Item.Version) != v {
+					s.t.Errorf("node %d has version %d of row %d, of which the last is %d", i, a.Item.Version, key, v)
+				}
+			}
+		}
+	}
+	if held < keys/2 {
+		s.t.Errorf("the nodes hold %d of %d rows, though all were read", held, keys)
+	}
 }
 
 // still watches the fleet read for a second in which nothing is written: whatever five processes read, a row is loaded

@@ -26,6 +26,8 @@ type siege struct {
 	nodes   []*node
 	fleet   []*post
 	strikes map[string]int
+	trust   time.Duration // of all processes
+	pause   time.Duration // of writers
 }
 
 // A node is a Redis.
@@ -102,6 +104,9 @@ func newSiege(t *testing.T, seed uint64) *siege {
 		t: t, random: rand.New(rand.NewPCG(seed, 0)), path: filepath.Join(t.TempDir(), "ledger"), base: newDatabase(t),
 		strikes: map[string]int{},
 	}
+	s.trust = []time.Duration{50, 250}[s.random.IntN(2)] * time.Millisecond
+	s.pause = []time.Duration{15, 80}[s.random.IntN(2)] * time.Millisecond
+	t.Logf("processes trust their memory for %v, and writers pause for up to %v", s.trust, s.pause)
 	var err error
 	if s.ledger, err = openLedger(s.path); err != nil {
 		t.Fatal(err)
@@ -128,7 +133,7 @@ func newSiege(t *testing.T, seed uint64) *siege {
 // fork gives a post its next process.
 func (s *siege) fork(p *post) {
 	s.t.Helper()
-	m := member{Slot: p.slot, Database: s.base.URL(), Ledger: s.path, Seed: s.random.Uint64()}
+	m := member{Slot: p.slot, Database: s.base.URL(), Ledger: s.path, Seed: s.random.Uint64(), Trust: s.trust, Pause: s.pause}
 	for _, l := range p.links {
 		m.Redis = append(m.Redis, l.Addr())
 	}

@@ -7,6 +7,8 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -25,6 +27,8 @@ func pick(r *rand.Rand) int64 {
 	return 1 + r.Int64N(keys)
 }
 
+var errRefused = errors.New("the database refuses, as it does now and then")
+
 // load is the loader. Without a least version it reads the replica.
 func (p *process) load(ctx context.Context, key int64, min hotcache.Version) (row, hotcache.Version, error) {
 	p.ledger.count("loads", 1)
@@ -38,6 +42,9 @@ func (p *process) load(ctx context.Context, key int64, min hotcache.Version) (ro
 		return row{}, 0, err
 	}
 	p.dies("load")
+	if p.working.Err() == nil && rand.IntN(200) == 0 {
+		return row{}, 0, errRefused
+	}
 	takes := time.Duration(rand.IntN(3000)) * time.Microsecond
 	switch x := rand.IntN(400); {
 	case x == 0:
@@ -111,26 +118,26 @@ func (p *process) read(r *rand.Rand, key int64) {
 	}
 }
 
-// judge judges one answer: it must be need at least.
-func (p *process) judge(ctx context.Context, how string, key int64, need uint64, got row, v hotcache.Version, err error) {
+// judge judges one answer, which must be need at least, and tells whether it is one.
+func (p *process) judge(ctx context.Context, how string, key int64, need uint64, got row, v hotcache.Version, err error) bool {
 	absent := errors.Is(err, hotcache.ErrNotFound)
 	switch {
 	case p.life.Err() != nil:
-		return // it may have been closed
+		return false // it may have been closed
 	case absent:
 		p.ledger.count("absent", 1)
 	case errors.Is(err, hotcache.ErrOverloaded):
 		p.ledger.count("shed", 1)
-		return
-	case errors.Is(err, hotcache.ErrLoadFailed):
+		return false
+	case errors.Is(err, hotcache.ErrLoadFailed), errors.Is(err, errRefused):
 		p.ledger.count("load failed", 1)
-		return
+		return false
 	case errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil:
 		p.ledger.count("load too slow", 1) // its process was frozen, say
-		return
+		return false
 	case err != nil:
 		p.ledger.complain(p.Slot, "%s of %d: %v", how, key, err)
-		return
+		return false
 	case got.Version != uint64(v) || got.Text != textOf(key, uint64(v)):
 		p.ledger.complain(p.Slot, "%s of %d gave %q as version %d", how, key, got.Text, v)
 	}
@@ -139,13 +146,14 @@ func (p *process) judge(ctx context.Context, how string, key int64, need uint64,
 		p.ledger.complain(p.Slot, "%s of %d gave version %d (absent: %v), and %d was finished before; lag %+v, reads %v", how, key, v, absent,
 			need, p.cache.Lag(), s.Reads)
 	}
+	return true
 }
 
 // writeOn writes until the calm.
 func (p *process) writeOn(r *rand.Rand) {
 	for p.working.Err() == nil {
 		p.write(r, pick(r))
-		<-time.After(time.Duration(5+r.IntN(60)) * time.Millisecond)
+		<-time.After(time.Duration(r.Int64N(int64(p.Pause))))
 	}
 }
 
@@ -254,26 +262,46 @@ func (t relayTarget) Deliver(ctx context.Context, key []byte, v hotcache.Version
 	return err
 }
 
-// rounds is how often all rows are read when all is quiet.
-const rounds = 4
+// often is how often a hot row is read when all is quiet, so that every copy is; the others are once.
+const often = 20
 
 // verify reads everything when nothing is written any more: all must be what was written last.
 func (p *process) verify() string {
+	var n atomic.Int64
+	var all sync.WaitGroup
+	const readers = 8
+	for i := range int64(readers) {
+		all.Go(func() {
+			for key := 1 + i; key <= keys; key += readers {
+				times := 1
+				if key <= hot {
+					times = often
+				}
+				for range times {
+					if p.verifyRow(key) {
+						n.Add(1)
+					}
+				}
+			}
+		})
+	}
+	all.Wait()
+	return fmt.Sprintf("verified %d", n.Load())
+}
+
+// verifyRow reads a row until there is an answer: a load may have failed a moment ago.
+func (p *process) verifyRow(key int64) (answered bool) {
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
-	n := 0
-	for range rounds {
-		for key := int64(1); key <= keys; key++ {
-			last := p.ledger.committed(key).Load()
-			got, v, err := p.cache.GetVersion(ctx, key)
-			p.judge(ctx, "Get when all is quiet", key, last, got, v, err)
-			if err == nil || errors.Is(err, hotcache.ErrNotFound) {
-				n++
-			}
-			if got, ok, err := p.cache.Peek(ctx, key); err != nil || ok && got.Version < last {
-				p.ledger.complain(p.Slot, "Peek of %d when all is quiet gave version %d, %v, and %d was committed", key, got.Version, err, last)
-			}
+	last := p.ledger.committed(key).Load()
+	for !answered && ctx.Err() == nil {
+		got, v, err := p.cache.GetVersion(ctx, key)
+		if answered = p.judge(ctx, "Get when all is quiet", key, last, got, v, err); !answered {
+			<-time.After(10 * time.Millisecond) // the pause after a failed load
 		}
 	}
-	return fmt.Sprintf("verified %d", n)
+	if got, ok, err := p.cache.Peek(ctx, key); err == nil && ok {
+		p.judge(ctx, "Peek when all is quiet", key, last, got, hotcache.Version(got.Version), nil)
+	}
+	return answered
 }
