@@ -163,20 +163,9 @@ func (o Options[K, V]) withDefaults() (Options[K, V], error) {
 	if o.HotShare == 0 {
 		o.HotShare = 0.002
 	}
-	if !(o.HotShare >= minHotShare && o.HotShare < 1) {
-		return o, fmt.Errorf("%w: HotShare is %v: it is a share, such as 0.002, the least is %v", ErrInvalid, o.HotShare, minHotShare)
-	}
-	if o.HotWindow < minHotWindow {
-		return o, fmt.Errorf("%w: HotWindow is %v, the least is %v", ErrInvalid, o.HotWindow, minHotWindow)
-	}
-	if len(o.Nodes) > MaxNodes {
-		return o, fmt.Errorf("%w: %d nodes, the limit is %d", ErrTooLarge, len(o.Nodes), MaxNodes)
-	}
 	o.Rules = withDefaults(o.Rules)
-	if o.LoadTimeout+o.NodeTimeout > o.Rules.FloorTTL {
-		return o, fmt.Errorf("%w: LoadTimeout %v and NodeTimeout %v are together more than the %v of Rules.FloorTTL: what a load "+
-			"brings could be stored when it is forgotten that the row was invalidated meanwhile", ErrInvalid, o.LoadTimeout,
-			o.NodeTimeout, o.Rules.FloorTTL)
+	if err := o.check(); err != nil {
+		return o, err
 	}
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
@@ -192,6 +181,25 @@ func (o Options[K, V]) withDefaults() (Options[K, V], error) {
 		o.Keys = c
 	}
 	return o, nil
+}
+
+// check looks at what must fit together.
+func (o Options[K, V]) check() error {
+	if !(o.HotShare >= minHotShare && o.HotShare < 1) {
+		return fmt.Errorf("%w: HotShare is %v: it is a share, such as 0.002, the least is %v", ErrInvalid, o.HotShare, minHotShare)
+	}
+	if o.HotWindow < minHotWindow {
+		return fmt.Errorf("%w: HotWindow is %v, the least is %v", ErrInvalid, o.HotWindow, minHotWindow)
+	}
+	if len(o.Nodes) > MaxNodes {
+		return fmt.Errorf("%w: %d nodes, the limit is %d", ErrTooLarge, len(o.Nodes), MaxNodes)
+	}
+	if o.LoadTimeout+o.NodeTimeout > o.Rules.FloorTTL {
+		return fmt.Errorf("%w: LoadTimeout %v and NodeTimeout %v are together more than the %v of Rules.FloorTTL: what a load "+
+			"brings could be stored when it is forgotten that the row was invalidated meanwhile", ErrInvalid, o.LoadTimeout,
+			o.NodeTimeout, o.Rules.FloorTTL)
+	}
+	return nil
 }
 
 func (o Options[K, V]) longestTrust() time.Duration { return core.LongestTrust(o.Trust) }
