@@ -53,8 +53,11 @@ type link struct {
 	until time.Time // it is to be well again then; zero when it is
 }
 
-// envDose names how long the siege is to last.
-const envDose = "LATCHKEY_SIEGE"
+// envDose names how long the siege is to last, and envSeed what it draws from.
+const (
+	envDose = "LATCHKEY_SIEGE"
+	envSeed = "LATCHKEY_SEED"
+)
 
 // dose is how long the siege lasts.
 func dose(t *testing.T) time.Duration {
@@ -77,13 +80,13 @@ func TestSiege(t *testing.T) {
 		t.Skip("it takes seconds")
 	}
 	seed := uint64(time.Now().UnixNano())
-	if text := os.Getenv("LATCHKEY_SEED"); text != "" {
+	if text := os.Getenv(envSeed); text != "" {
 		var err error
 		if seed, err = strconv.ParseUint(text, 10, 64); err != nil {
 			t.Fatal(err)
 		}
 	}
-	t.Logf("LATCHKEY_SEED=%d", seed)
+	t.Logf("%s=%d", envSeed, seed)
 	s := newSiege(t, seed)
 	span := dose(t)
 	began := time.Now()

@@ -49,7 +49,7 @@ func (p *process) load(ctx context.Context, key int64, min hotcache.Version) (ro
 	switch x := rand.IntN(400); {
 	case x == 0:
 		takes = time.Duration(rand.IntN(1000)) * time.Millisecond // a lease must be renewed meanwhile
-	case x < 20:
+	case x < 60:
 		takes = time.Duration(rand.IntN(60)) * time.Millisecond
 	}
 	select {
