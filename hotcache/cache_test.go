@@ -169,7 +169,7 @@ func TestCodecHoldsUpNobody(t *testing.T) {
 func TestLoadsMustNotOutliveFloors(t *testing.T) {
 	var r row
 	for _, o := range []hotcache.Options[string, uint64]{
-		{LoadTimeout: time.Minute},
+		{LoadTimeout: time.Minute}, {LoadTimeout: 1<<63 - 1},
 		{NodeTimeout: 51 * time.Second},
 		{Rules: hotcache.Rules{FloorTTL: 5 * time.Second}},
 	} {

@@ -194,7 +194,7 @@ func (o Options[K, V]) check() error {
 	if len(o.Nodes) > MaxNodes {
 		return fmt.Errorf("%w: %d nodes, the limit is %d", ErrTooLarge, len(o.Nodes), MaxNodes)
 	}
-	if o.LoadTimeout+o.NodeTimeout > o.Rules.FloorTTL {
+	if o.LoadTimeout > o.Rules.FloorTTL-o.NodeTimeout { // a sum may not fit
 		return fmt.Errorf("%w: LoadTimeout %v and NodeTimeout %v are together more than the %v of Rules.FloorTTL: what a load "+
 			"brings could be stored when it is forgotten that the row was invalidated meanwhile", ErrInvalid, o.LoadTimeout,
 			o.NodeTimeout, o.Rules.FloorTTL)
