@@ -185,7 +185,7 @@ func TestOutbox(t *testing.T) {
 		{"CacheIsOut", testCacheIsOut}, {"CommitUnknown", testCommitUnknown}, {"CommitRefused", testCommitRefused},
 		{"ReplicaLags", testReplicaLags}, {"Cancelled", testCancelled}, {"Create", testCreate},
 		{"Woken", testWoken}, {"TwoRelays", testTwoRelays}, {"Backlog", testBacklog}, {"Poisoned", testPoisoned},
-		{"GivenUp", testGivenUp}, {"Trigger", testTrigger}, {"SlowTopic", testSlowTopic},
+		{"GivenUp", testGivenUp}, {"Trigger", testTrigger}, {"SlowTopic", testSlowTopic}, {"DeafTopic", testDeafTopic},
 		{"WriterKilled", testWriterKilled}, {"RelayKilled", testRelayKilled}, {"NoTable", testNoTable},
 		{"Restart", testRestart}, // the last: it disturbs the others
 	} {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -72,6 +73,7 @@ type Relay struct {
 	channel string
 	topics  []string
 	targets map[string]Target
+	working map[string]*atomic.Int64 // how many workers each topic has, those of earlier rounds included
 
 	mu     sync.Mutex // guards what follows
 	stats  RelayStats
@@ -102,12 +104,12 @@ func NewRelay(o RelayOptions) (*Relay, error) {
 	if err != nil {
 		return nil, err
 	}
-	r := &Relay{o: o, table: table, channel: channel, targets: map[string]Target{}}
+	r := &Relay{o: o, table: table, channel: channel, targets: map[string]Target{}, working: map[string]*atomic.Int64{}}
 	for _, t := range o.Targets {
 		if t == nil || r.targets[t.Name()] != nil {
 			return nil, fmt.Errorf("outbox: %w: a target is nil, or two have the same name", hotcache.ErrInvalid)
 		}
-		r.targets[t.Name()] = t
+		r.targets[t.Name()], r.working[t.Name()] = t, new(atomic.Int64)
 		r.topics = append(r.topics, t.Name())
 	}
 	return r, nil

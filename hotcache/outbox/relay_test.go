@@ -7,6 +7,7 @@ import (
 	"errors"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -174,6 +175,44 @@ func (hanging) Name() string { return "slow" }
 func (hanging) Deliver(ctx context.Context, _ []byte, _ hotcache.Version) error {
 	<-ctx.Done()
 	return ctx.Err()
+}
+
+// A target that does not end with its context keeps nobody else from being told, and the relay from ending.
+func testDeafTopic(t *testing.T, s *shop) {
+	deaf := &deafTarget{release: make(chan struct{})}
+	defer close(deaf.release)
+	l := &ledger{}
+	topic := s.topic(l, outbox.Options[int64]{})
+	const parallel = 2
+	r, stop := s.relay(outbox.RelayOptions{Timeout: 200 * time.Millisecond, FirstPause: time.Millisecond, LastPause: 10 * time.Millisecond,
+		Parallel: parallel}, topic, deaf)
+	for key := range 20 {
+		s.exec(`insert into `+string(s.box)+` (topic, key, version) values ('deaf', $1, 1)`, []byte{byte(key)})
+	}
+	for v := hotcache.Version(2); v < 6; v++ {
+		s.write(topic, 7, v)
+		soon(t, "the cache is told", func() bool { return l.version(7) == v })
+	}
+	soon(t, "the deliveries have failed", func() bool { return r.Stats().Failed > 20 })
+	if n := deaf.calls.Load(); n > parallel {
+		t.Errorf("%d calls hang, and there are to be %d at most", n, parallel)
+	}
+	stop()
+	if n := s.waiting(); n != 20 {
+		t.Errorf("%d rows wait", n)
+	}
+}
+
+type deafTarget struct {
+	release chan struct{}
+	calls   atomic.Int64
+}
+
+func (*deafTarget) Name() string { return "deaf" }
+func (d *deafTarget) Deliver(context.Context, []byte, hotcache.Version) error {
+	d.calls.Add(1)
+	<-d.release
+	return nil
 }
 
 func testCreate(t *testing.T, s *shop) {

@@ -2,6 +2,7 @@ package outbox
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -120,7 +121,8 @@ func (r *Relay) take(ctx context.Context, db *pgx.Conn, which string) (out []*de
 // settleTime is what a round may take besides deliveries before others take its rows too.
 const settleTime = 500 * time.Millisecond
 
-// deliver calls the targets. It ends within the timeout; what had no chance of success by then is not begun.
+// deliver calls the targets. It ends within the timeout, whatever they do; what had no chance of success by then is not
+// begun. A call that does not end with its context is left to itself, and keeps the place of one of its topic's workers.
 func (r *Relay) deliver(ctx context.Context, all []*delivery) {
 	ctx, cancel := context.WithTimeout(ctx, r.o.Timeout)
 	defer cancel()
@@ -129,26 +131,64 @@ func (r *Relay) deliver(ctx context.Context, all []*delivery) {
 	for _, d := range all {
 		byTopic[d.topic] = append(byTopic[d.topic], d)
 	}
-	var busy sync.WaitGroup
+	var mu sync.Mutex // guards the deliveries until the round is over
+	over := false
+	during := func(note func()) bool {
+		mu.Lock()
+		defer mu.Unlock()
+		if !over {
+			note()
+		}
+		return !over
+	}
+	patience := time.NewTimer(r.o.Timeout + settleTime)
+	defer patience.Stop()
+	ended, busy := make(chan struct{}, len(byTopic)*r.o.Parallel), 0
 	for topic, list := range byTopic { // one that is slow has its own workers wait
-		next := new(atomic.Int64)
-		for range min(r.o.Parallel, len(list)) {
-			busy.Add(1)
+		next, working := new(atomic.Int64), r.working[topic]
+		free := r.o.Parallel - int(working.Load())
+		for range min(free, len(list)) {
+			busy++
+			working.Add(1)
 			go func() {
-				defer busy.Done()
+				defer func() { working.Add(-1); ended <- struct{}{} }()
 				for {
 					i := next.Add(1) - 1
 					if i >= int64(len(list)) || time.Now().After(late) || ctx.Err() != nil {
 						return
 					}
-					list[i].begun = true
-					list[i].err = call(ctx, r.targets[topic], list[i])
+					d := list[i]
+					if !during(func() { d.begun, d.err = true, errDeaf }) {
+						return
+					}
+					err := call(ctx, r.targets[topic], d)
+					during(func() { d.err = err })
 				}
 			}()
 		}
+		if free <= 0 { // they fail, so that they are not taken again at once
+			for _, d := range list {
+				d.begun, d.err = true, errDeaf
+			}
+		}
 	}
-	busy.Wait()
+	for done := ctx.Done(); busy > 0; {
+		select {
+		case <-ended:
+			busy--
+		case <-done:
+			done = nil
+			patience.Reset(settleTime / 2)
+		case <-patience.C:
+			busy = 0
+		}
+	}
+	mu.Lock()
+	over = true
+	mu.Unlock()
 }
+
+var errDeaf = errors.New("outbox: the target does not end when its context does")
 
 // call makes an error of a panic, so that one row does not end the process again and again.
 func call(ctx context.Context, t Target, d *delivery) (err error) {
