@@ -11,7 +11,7 @@ import (
 	"github.com/latchkey-go/latchkey/hotcache"
 )
 
-// A badCodec does not encode what is below zero: it panics, never ends, or ends its goroutine.
+// A badCodec does not encode what is below zero: it panics, refuses, or sleeps for an hour of its synctest bubble.
 type badCodec struct{ how string }
 
 func (b badCodec) Encode(v int) ([]byte, error) {
