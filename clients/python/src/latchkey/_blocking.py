@@ -18,9 +18,9 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from latchkey import _hold, _request
-from latchkey._core import Call, Lease, State
 from latchkey._driver import Driver
 from latchkey._hold import AcquireOptions, BaseHold
+from latchkey._parts import Call, Lease, State
 from latchkey.errors import Closed, LatchkeyError, LeaseLost
 from latchkey.types import Event, Forced, Listing, Stats, Ttl
 
@@ -150,7 +150,7 @@ class _Scope:
         self._keys = keys
         self._options = options
         self._hold: Hold | None = None
-        self._declared: contextvars.Token[tuple[BaseHold, ...]] | None = None
+        self._declared: contextvars.Token[_hold._Around] | None = None
 
     def __enter__(self) -> Hold:
         if self._hold is not None:

@@ -8,16 +8,16 @@ tested by hand. Times and durations are milliseconds.
 
 from __future__ import annotations
 
-import enum
 import heapq
 import itertools
 import logging
 import random
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any
 
 from latchkey import _frames
 from latchkey._frames import Frame, Grant
+from latchkey._parts import Call, HoldSink, Lease, Owner, Phase, Sink, State
 from latchkey._request import Acquire, SessionOptions
 from latchkey.errors import (
     Cancelled,
@@ -34,171 +34,15 @@ from latchkey.errors import (
     WaitTimeout,
     loss_by_code,
 )
-from latchkey.types import Event, Queued
+from latchkey.types import Event
 
-__all__ = ["Call", "Core", "HoldSink", "Lease", "Owner", "Phase", "Sink", "State", "WatchSink"]
+__all__ = ["Core"]
 
 MAX_PENDING = 10_000 - 16  # some of the broker's limit is kept for pings and for giving back
 MAX_UNSENT = 16 << 20
 FIRST_PAUSE, LONGEST_PAUSE, SETTLED = 20.0, 1000.0, 100.0
 GOODBYE_WAIT = 1000.0
 FOULS = 3  # connections that may end in a breach of protocol while a request is on them
-
-
-class State(enum.Enum):
-    """Where the connection is."""
-
-    IDLE = "not started"
-    PAUSE = "waits to connect"
-    CONNECTING = "the front connects"
-    GREETING = "hello and open are sent"
-    UP = "has a session"
-    OVER = "closed"
-
-
-class Phase(enum.Enum):
-    """Where a lease is."""
-
-    HELD = "held"
-    LOST = "lost"
-    RELEASED = "released"
-
-
-class Sink(Protocol):
-    """Who is told the outcome of a request."""
-
-    def _done(self, value: Any, error: LatchkeyError | None) -> None: ...
-
-
-class HoldSink(Sink, Protocol):
-    """Who is told of an acquire and of what becomes of its lease."""
-
-    def _queued(self, queued: Queued) -> None: ...
-
-    def _lost(self, error: LeaseLost) -> None: ...
-
-    def _troubled(self, error: LatchkeyError) -> None: ...
-
-
-class WatchSink(Sink, Protocol):
-    """Who is told the events of a watch."""
-
-    def _event(self, event: Event) -> None: ...
-
-    def _ended(self, error: LatchkeyError) -> None: ...
-
-
-class Owner(Protocol):
-    """Who is told what concerns the client as a whole."""
-
-    def _opened(self) -> None: ...
-
-    def _over(self, error: LatchkeyError | None) -> None: ...
-
-
-class Call:
-    """One request from the moment it is made to its one outcome."""
-
-    __slots__ = (
-        "abandoned",
-        "again",
-        "do",
-        "fields",
-        "fouls",
-        "lease",
-        "n",
-        "ours",
-        "parked",
-        "sent",
-        "sink",
-        "spec",
-        "start",
-        "told",
-    )
-
-    def __init__(self, do: str, fields: dict[str, Any], sink: Any, start: float) -> None:
-        self.do = do
-        self.fields = fields
-        self.sink = sink
-        self.start = start
-        self.n = 0
-        self.sent: float | None = None  # when it was last handed to a connection
-        self.spec: Acquire | None = None
-        self.lease: Lease | None = None  # that it is about, or that it was granted
-        self.told = False  # that it is queued
-        self.again = False  # it was on an earlier connection, so it may have been carried out
-        self.parked = False  # a closing broker sent it back
-        self.ours = False  # nobody waits for it
-        self.abandoned = False  # its caller has gone, and a cancel follows it
-        self.fouls = 0
-
-    @property
-    def id(self) -> str:
-        value = self.fields.get("id", "")
-        return value if isinstance(value, str) else ""
-
-    @property
-    def key(self) -> str:
-        if self.spec is not None:
-            return self.spec.keys[0]
-        if self.lease is not None:
-            return self.lease.key
-        value = self.fields.get("key", "")
-        return value if isinstance(value, str) else ""
-
-    @property
-    def waits(self) -> bool:
-        return self.spec is not None and not self.spec.tries
-
-    @property
-    def ends(self) -> bool:
-        return self.do in ("release", "cancel")
-
-    def fail(self, kind: type[LatchkeyError], reason: str = "") -> LatchkeyError:
-        return kind(reason, op=self.do, key=self.key)
-
-
-class Lease:
-    """What is held under one id."""
-
-    __slots__ = (
-        "cause",
-        "deadline",
-        "detached",
-        "failures",
-        "given",
-        "id",
-        "key",
-        "overdue",
-        "phase",
-        "renew",
-        "renew_at",
-        "renew_sent",
-        "sink",
-        "timer",
-        "tokens",
-        "trouble",
-        "ttl",
-    )
-
-    def __init__(self, grant: Grant, spec: Acquire, sink: Any, sent: float) -> None:
-        self.id = spec.id
-        self.key = spec.keys[0]
-        self.tokens = grant.tokens or dict.fromkeys(spec.keys)
-        self.ttl = grant.ttl
-        self.deadline = grant.deadline(sent)
-        self.detached = grant.detached
-        self.renew = spec.renew
-        self.sink = sink
-        self.phase = Phase.HELD
-        self.cause: LeaseLost | None = None
-        self.given = False  # nothing is left to give back
-        self.timer = 0  # the entry of the core's heap that counts
-        self.renew_at: float | None = None
-        self.renew_sent: float | None = None  # of the renewal in flight
-        self.overdue = False  # it was reported as late
-        self.failures = 0
-        self.trouble: LatchkeyError | None = None
 
 
 class Core:
@@ -571,7 +415,7 @@ class Core:
         Half of it is random, so that many holders do not come back at one moment.
         """
         ttl = 30_000.0 if lease.ttl is None else float(lease.ttl)
-        pause = min(min(ttl / 30, 1000.0) * 2 ** min(lease.failures, 10), ttl / 6, 5000.0)
+        pause = min(min(ttl / 30, 1000.0) * (1 << min(lease.failures, 10)), ttl / 6, 5000.0)
         if left is not None:
             pause = min(pause, left / 2)
         pause = max(pause, 10.0)
@@ -849,12 +693,13 @@ class Core:
         self._opened, self.state, self.trouble = True, State.UP, None
         self._attempt_until = self._overdue_at = None
         self._up_since = now
-        if resumed:
-            self._reconcile(grants, sent, now)
+        strays = self._reconcile(grants, sent, now) if resumed else []
         # Losses come before the deadline moves, so that no lease of before looks
         # safe for a moment.
         self._proof(sent)
         self._send_again(not resumed, now)
+        for lease_id in strays:
+            self._ours("release", {"id": lease_id}, now)
         self._ping_at = now + max(self._grace / 3, 1.0) if self._grace else None
         self._heard = False
         if first:
@@ -862,8 +707,11 @@ class Core:
         else:
             self.log.info("connected to the broker again, session %s", "resumed" if resumed else "opened anew")
 
-    def _reconcile(self, grants: list[Grant], sent: float, now: float) -> None:
-        """Compare what is held with what the broker says after a resume."""
+    def _reconcile(self, grants: list[Grant], sent: float, now: float) -> list[str]:
+        """Compare what is held with what the broker says after a resume.
+
+        Returns the ids of leases that nobody here wants.
+        """
         listed = {g.id: g for g in grants}
         wanted = {c.id for c in self._calls.values() if c.do == "acquire" or c.ends}
         for lease in list(self.holds.values()):
@@ -878,9 +726,7 @@ class Core:
             passed = lease.deadline is not None and now >= lease.deadline
             code, reason = ("expired", "its time ran out") if passed else ("forced", "taken away")
             self._lose(lease, loss_by_code(code, reason + " while the connection was broken", key=lease.key))
-        for lease_id in listed:
-            if lease_id not in self.holds and lease_id not in wanted:
-                self._ours("release", {"id": lease_id}, now)
+        return [i for i in listed if i not in self.holds and i not in wanted]
 
     def _send_again(self, fresh: bool, now: float) -> None:
         """Send everything that has no answer, in the old order."""

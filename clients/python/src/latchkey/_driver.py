@@ -8,7 +8,8 @@ from collections.abc import Callable
 from typing import Any
 
 from latchkey._clock import now_ms
-from latchkey._core import Call, Core, HoldSink, Lease, Owner, Sink, State
+from latchkey._core import Core
+from latchkey._parts import Call, HoldSink, Lease, Owner, Sink, State
 from latchkey._request import Acquire, Address, SessionOptions
 
 __all__ = ["Driver"]

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextvars
+import threading
 from collections.abc import Callable, Iterable, Mapping
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, TypedDict
 
 from latchkey import _request
-from latchkey._core import Lease, Phase
+from latchkey._parts import Lease, Phase
 from latchkey._request import Acquire
-from latchkey.errors import FencingUnknown, LatchkeyError, LeaseLost, NotHeld, Refused
+from latchkey.errors import Expired, FencingUnknown, LatchkeyError, LeaseLost, NotHeld, Refused
 from latchkey.types import Mode, Queued, Ttl
 
 if TYPE_CHECKING:
@@ -31,7 +33,8 @@ class AcquireOptions(TypedDict, total=False):
         lock_delay: after an involuntary loss the keys stay unavailable that long.
         detach: the hold outlives its session, until its ttl.
         declared: ids of holds that are kept until this request is answered; only these
-            are looked at for deadlocks. The holds of the scopes around are added.
+            are looked at for deadlocks. The holds of the scopes around, in the same task or
+            thread, are added.
         id: names the request and the hold; random by default.
         renew: False leaves renewing to the caller; only the deadline is watched.
         on_queued: told once where the request stands, if it has to wait.
@@ -51,12 +54,26 @@ class AcquireOptions(TypedDict, total=False):
     declared: Iterable[str]
     id: str | None
     renew: bool
-    on_queued: Callable[[Queued], None] | None
-    on_troubled: Callable[[LatchkeyError], None] | None
-    on_lost: Callable[[LeaseLost], None] | None
+    on_queued: Callable[[Queued], object] | None
+    on_troubled: Callable[[LatchkeyError], object] | None
+    on_lost: Callable[[LeaseLost], object] | None
 
 
-_around: contextvars.ContextVar[tuple[BaseHold, ...]] = contextvars.ContextVar("latchkey holds", default=())
+_Around = tuple[tuple["BaseHold", object], ...]
+_around: contextvars.ContextVar[_Around] = contextvars.ContextVar("latchkey holds", default=())
+
+
+def _runner() -> object:
+    """Return the task, or else the thread, that runs this.
+
+    A task that is started inside a scope has its context, but the scope need not wait for
+    it, so only the scope's own runner declares the hold.
+    """
+    try:
+        task = asyncio.current_task()
+    except RuntimeError:
+        task = None
+    return task or threading.get_ident()
 
 
 def prepare(keys: str | Iterable[str], options: Mapping[str, Any]) -> tuple[Acquire, dict[str, Any]]:
@@ -64,7 +81,9 @@ def prepare(keys: str | Iterable[str], options: Mapping[str, Any]) -> tuple[Acqu
     rest = dict(options)
     callbacks = {name: rest.pop(name, None) for name in ("on_queued", "on_troubled", "on_lost")}
     own = tuple(rest.pop("declared", ()))
-    around = [h.id for h in _around.get() if h.id not in own and h.id != rest.get("id") and h._keeps()]
+    outer = _around.get()
+    runner = _runner() if outer else None
+    around = [h.id for h, by in outer if by == runner and h.id not in own and h.id != rest.get("id") and h._keeps()]
     room = max(_request.MAX_DECLARED - len(own), 0)
     return _request.acquire(keys, declared=(*own, *around[len(around) - min(room, len(around)) :]), **rest), callbacks
 
@@ -194,12 +213,12 @@ class BaseHold:
         return f"<{type(self).__name__} of {', '.join(map(repr, self.keys))}, {phase}>"
 
 
-def enter(hold: BaseHold) -> contextvars.Token[tuple[BaseHold, ...]]:
+def enter(hold: BaseHold) -> contextvars.Token[_Around]:
     """Declare a hold for the requests of a scope."""
-    return _around.set((*_around.get(), hold))
+    return _around.set((*_around.get(), (hold, _runner())))
 
 
-def leave(token: contextvars.Token[tuple[BaseHold, ...]]) -> None:
+def leave(token: contextvars.Token[_Around]) -> None:
     """Take that back."""
     try:
         _around.reset(token)
@@ -215,8 +234,6 @@ def ttl_change(ttl: Ttl | None) -> tuple[int | None, bool]:
 def end_of_scope(loss: LeaseLost | None, error: LatchkeyError | None, key: str) -> LeaseLost | None:
     """Return what the end of a scope tells of: a loss, or a release that found nothing."""
     if loss is None and error is not None and error.code in ("not_held", "over"):
-        from latchkey.errors import Expired
-
         return Expired("the broker did not know the hold any more when it was released", op="release", key=key)
     return loss
 

@@ -23,9 +23,9 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from latchkey import _hold, _request
-from latchkey._core import Call, Lease, State
 from latchkey._driver import Driver
 from latchkey._hold import AcquireOptions, BaseHold
+from latchkey._parts import Call, Lease, State
 from latchkey.errors import Closed, LatchkeyError, LeaseLost
 from latchkey.types import Event, Forced, Listing, Stats, Ttl
 
@@ -145,7 +145,7 @@ class _Scope:
         self._cancelling = 0
         self._interrupted = False
         self._left = False
-        self._declared: contextvars.Token[tuple[BaseHold, ...]] | None = None
+        self._declared: contextvars.Token[_hold._Around] | None = None
 
     async def __aenter__(self) -> Hold:
         if self._task is not None:
