@@ -131,6 +131,9 @@ func (p *process) begin() (err error) {
 		LastPause: 200 * time.Millisecond, BreakFor: 100 * time.Millisecond, HotShare: 0.05,
 		MemoryEntries: 1000, Trust: p.Trust,
 	}
+	if p.Slot%2 == 1 {
+		o.StaleWhile = 0 // so that it depends on the load
+	}
 	if p.Slot == slots-1 {
 		o.MemoryEntries = -1 // so that copies are read much
 	}
