@@ -43,6 +43,14 @@ func (n *Node) ask(ctx context.Context, q hotcache.Ask) (hotcache.Answer, error)
 	if err := n.ready(ctx, q.Key); err != nil {
 		return hotcache.Answer{}, err
 	}
+	if q.Min == 0 {
+		return n.look(ctx, q)
+	}
+	return n.alone(ctx, q)
+}
+
+// alone asks for one key with a script of its own.
+func (n *Node) alone(ctx context.Context, q hotcache.Ask) (hotcache.Answer, error) {
 	m, err := n.run(ctx, n.about(n.scripts.ask, q.Key, q.Key, hex16(uint64(q.Min)), hex16(uint64(q.Token)),
 		millis(n.o.Rules.LeaseTTL)))
 	if err != nil {
@@ -51,7 +59,7 @@ func (n *Node) ask(ctx context.Context, q hotcache.Ask) (hotcache.Answer, error)
 	return n.parseAnswer(m, q.Token)
 }
 
-// parseAnswer reads what lua/ask.lua, or lua/hit.lua, returns.
+// parseAnswer reads what lua/ask.lua, or lua/first.lua, returns.
 func (n *Node) parseAnswer(m rueidis.RedisMessage, token hotcache.Token) (hotcache.Answer, error) {
 	r := reply(m)
 	var a hotcache.Answer

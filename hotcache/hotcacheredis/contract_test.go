@@ -22,12 +22,18 @@ func open(t testing.TB, url string, o Options) *Node {
 	return n
 }
 
-func TestContract(t *testing.T) {
+func TestContract(t *testing.T) { contract(t, Options{}) }
+
+// Reads that look together with others are no different.
+func TestContractTogether(t *testing.T) { contract(t, Options{together: true}) }
+
+func contract(t *testing.T, o Options) {
 	server := redistest.Start(t, redistest.Options{})
 	var count atomic.Int64
 	hotcachetest.Run(t, hotcachetest.Subject{
 		Open: func(t *testing.T, rules hotcache.Rules) (first, second hotcache.Node) {
-			o := Options{Namespace: fmt.Sprint(count.Add(1)), Rules: rules}
+			o := o
+			o.Namespace, o.Rules = fmt.Sprint(count.Add(1)), rules
 			return open(t, server.URL(), o), open(t, server.URL(), o)
 		},
 	})

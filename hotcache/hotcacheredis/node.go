@@ -82,7 +82,8 @@ type Options struct {
 	// Logger is told of connections made and lost; nil is silent. Keys and values are never logged.
 	Logger *slog.Logger
 
-	version int // of the format to write; tests act as a later process with it
+	version  int  // of the format to write; tests act as a later process with it
+	together bool // has reads look as if others were under way, for tests
 }
 
 // What may be wrong with a server, besides that it does not answer; to be matched with [errors.Is].
@@ -110,6 +111,7 @@ type Node struct {
 	end   context.CancelFunc
 	one   chan struct{} // holds whoever gives the server the scripts
 	loads atomic.Uint64 // how often that was done
+	looks looker
 }
 
 var _ hotcache.Node = (*Node)(nil)
@@ -239,6 +241,9 @@ func (n *Node) Close() {
 	}
 	n.end()
 	n.hub.Close()
+	n.looks.mu.Lock() // whoever looks together after this sees that it is closed, and is quick
+	n.looks.mu.Unlock()
+	n.looks.idle.Wait()
 	n.one <- struct{}{} // nobody is in the middle of giving scripts any more, nor will be
 	if n.own {
 		n.client.Close()

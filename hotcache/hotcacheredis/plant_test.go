@@ -15,7 +15,7 @@ func plants() []plant {
 		{"forgets who waits", "lease(load.token, load.min, '1')", "lease(load.token, load.min, '0')", "TestContract/leases/WakesByFill"},
 		{"takes any item for its own", "if sub(text, 3, 18) ~= generation then\n    return nil\n  end\n  local keep", "local keep",
 			"TestContract/floors/TooMany"},
-		{"gives out any item", "string.sub(head, 1, 19) == string.sub(item, 1, 19)", "true", "TestLossBeginsAGeneration/floors_evicted"},
+		{"gives out any item", "string.sub(item, 1, 19) == known", "true", "TestLossBeginsAGeneration/floors_evicted"},
 		{"takes any lease for its own", "not text or sub(text, 3, 18) ~= generation", "not text", "TestLossBeginsAGeneration/floors_evicted"},
 		{"does not miss a half of the floors", "former > 0 and call('HLEN', FORMER) ~= former", "false",
 			"TestLossBeginsAGeneration/former_floors_evicted"},
@@ -32,7 +32,9 @@ func plants() []plant {
 		{"removes nothing", "  call('UNLINK', ITEM)\nend\nlocal load", "end\nlocal load", "TestContract/invalidations/RemovesWhatIsOlder"},
 		{"voids no lease", "load.why or VERSION == NONE or below(load.min, VERSION)", "load.why", "TestContract/invalidations/VoidsAnyLease"},
 		{"has floors without end", ">= MOST", "< 0", "TestContract/floors/TooMany"},
-		{"has nobody refresh", "tonumber(string.sub(item, 56, 71)) > now and ", "", "TestContract/asks/Soft"},
+		{"has nobody refresh", "tonumber(string.sub(item, 56, 71)) > now and", "", "TestContract/asks/Soft"},
+		{"gives out whatever it looks at", "usual(item) and item", "item", "TestContractTogether/asks/Soft"},
+		{"looks at others than it answers for", "out[i + 1] = usual", "out[#KEYS + 3 - i] = usual", "TestLookTogether"},
 		{"forgets the mark", "if unnamed or VERSION == NONE then", "if VERSION == NONE then", "TestContract/floors/OneWithoutAVersion"},
 		{"puts copies whatever is there", "and below(NUMBER, sub(old, 20, 35))", "and false", "TestContract/copies/OlderDoesNotReplace"},
 		{"refuses what a full server must do", " flags=allow-oom", "", "TestFullServer"},
@@ -47,7 +49,7 @@ func planted(s scripts) scripts {
 	name := os.Getenv(envPlant)
 	for _, p := range plants() {
 		if p.name == name {
-			for _, sc := range []*script{&s.ask, &s.fill, &s.renew, &s.fail, &s.invalidate, &s.beat, &s.copied, &s.adopt} {
+			for _, sc := range []*script{&s.ask, &s.look, &s.fill, &s.renew, &s.fail, &s.invalidate, &s.beat, &s.copied, &s.adopt} {
 				*sc = newScript(strings.ReplaceAll(sc.text, p.old, p.new))
 			}
 		}
@@ -62,7 +64,7 @@ func TestPlanted(t *testing.T) {
 		t.Skip("each of the defects is a process")
 	}
 	s := newScripts("")
-	texts := s.ask.text + s.fill.text + s.renew.text + s.fail.text + s.invalidate.text + s.beat.text + s.copied.text + s.adopt.text
+	texts := s.ask.text + s.look.text + s.fill.text + s.renew.text + s.fail.text + s.invalidate.text + s.beat.text + s.copied.text + s.adopt.text
 	for i, p := range plants() {
 		if os.Getenv("LATCHKEY_SOAK") == "" && i%4 != 0 {
 			continue

@@ -20,7 +20,13 @@ import (
 var prelude string
 
 //go:embed lua/hit.lua
-var hitFirst string
+var hit string
+
+//go:embed lua/first.lua
+var first string
+
+//go:embed lua/look.lua
+var lookBody string
 
 //go:embed lua/ask.lua
 var askBody string
@@ -57,8 +63,8 @@ func newScript(parts ...string) script {
 
 // scripts are all of a node.
 type scripts struct {
-	ask, fill, renew, fail, invalidate, beat, copied script
-	adopt                                            script // never called by its name: see Node.load
+	ask, look, fill, renew, fail, invalidate, beat, copied script
+	adopt                                                  script // never called by its name: see Node.load
 }
 
 // newScripts returns the scripts of one cache. The name of its keys is a part of their texts, so that what the server
@@ -69,7 +75,8 @@ func newScripts(base string) scripts {
 	const always, fits = "#!lua flags=allow-oom\n", "#!lua\n"
 	of := "\n-- of " + strconv.Quote(base) + "\n"
 	return scripts{
-		ask:        newScript(always, hitFirst, prelude, askBody, of),
+		ask:        newScript(always, hit, first, prelude, askBody, of),
+		look:       newScript(always, hit, lookBody, of),
 		fill:       newScript(fits, prelude, fillBody, of),
 		renew:      newScript(always, prelude, renewBody, of),
 		fail:       newScript(always, prelude, failBody, of),
@@ -181,7 +188,7 @@ func (n *Node) install() error {
 		return err
 	}
 	s := &n.scripts
-	for _, sc := range []script{s.ask, s.fill, s.renew, s.fail, s.invalidate, s.beat, s.copied} {
+	for _, sc := range []script{s.ask, s.look, s.fill, s.renew, s.fail, s.invalidate, s.beat, s.copied} {
 		if err := conn.Do(ctx, conn.B().ScriptLoad().Script(sc.text).Build()).Error(); err != nil {
 			return err
 		}
