@@ -1,3 +1,5 @@
+/// <reference lib="esnext.disposable" preserve="true" />
+
 import { Alarm, type Clock } from "./clock.js";
 import { type Grant, leaseDeadline, safeUntil } from "./deadlines.js";
 import { codeOf, FencingUnknown, type LatchkeyError, makeError, refuse, UnavailableError } from "./errors.js";
@@ -5,13 +7,13 @@ import { DEFAULT_TTL, MIN_TTL } from "./limits.js";
 import type { Fields, Op } from "./request.js";
 import { decodeGrant, type JsonObject } from "./wire.js";
 
-/** An answer, and when the request that it is for was sent. */
+/** @internal An answer, and when the request that it is for was sent. */
 export interface Answer {
   readonly body: JsonObject;
   readonly sent: number;
 }
 
-/** What a hold needs of the session that it belongs to. */
+/** @internal What a hold needs of the session that it belongs to. */
 export interface HoldHost {
   readonly clock: Clock;
   /** The deadline of the session. */
@@ -27,7 +29,7 @@ type Phase = "held" | "lost" | "released";
 /** A time to live in milliseconds, or `"forever"`: until it is released or its session ends. */
 export type Ttl = number | "forever";
 
-/** The fields of a ttl; the default is spelled out, so that sending again means the same. */
+/** @internal The fields of a ttl; the default is spelled out, so that sending again means the same. */
 export function ttlFields(ttl: Ttl | undefined): Fields {
   if (ttl === "forever") return { forever: true };
   if (typeof ttl === "number" && ttl > 0 && ttl < MIN_TTL) {
@@ -221,7 +223,7 @@ export class Hold implements AsyncDisposable {
   }
 
   async #release(): Promise<void> {
-    this.#ended();
+    this.sweep(this.#host.clock.now());
     if (this.#phase === "held") {
       this.#phase = "released";
       this.#alarm.clear();

@@ -8,19 +8,7 @@
  * @packageDocumentation
  */
 
-export {
-  type AcquireOptions,
-  type Client,
-  type ConnectOptions,
-  connect,
-  type Forced,
-  type ForceOptions,
-  type KeyState,
-  type Listing,
-  type ListOptions,
-  type Waiter,
-  type WatchOptions,
-} from "./client.js";
+export { type Client, connect, type Forced } from "./client.js";
 export {
   BusyError,
   CancelledError,
@@ -52,5 +40,16 @@ export {
   UnknownOutcomeError,
 } from "./errors.js";
 export type { Hold, Ttl } from "./hold.js";
-export type { Logger, Queued } from "./session.js";
+export type {
+  AcquireOptions,
+  ConnectOptions,
+  ForceOptions,
+  KeyState,
+  Listing,
+  ListOptions,
+  Logger,
+  Queued,
+  Waiter,
+  WatchOptions,
+} from "./options.js";
 export type { Watch, WatchEvent } from "./watch.js";

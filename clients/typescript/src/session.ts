@@ -2,10 +2,11 @@
 
 import { Alarm, type Clock } from "./clock.js";
 import { type Grant, sessionDeadline } from "./deadlines.js";
-import { describe, type Holder, type LatchkeyError, makeError, refuse } from "./errors.js";
+import { describe, type LatchkeyError, makeError, refuse } from "./errors.js";
 import { type Answer, Hold, type HoldHost } from "./hold.js";
 import { CANCEL_WAIT, DEFAULT_GRACE, MAX_IN_FLIGHT, MAX_UNSENT_BYTES, MAX_WATCHES } from "./limits.js";
 import { Link, type LinkOwner, type Target, unavailable } from "./link.js";
+import type { Logger, Queued } from "./options.js";
 import { checkFrame, checkRequest, encodeRequest, type Fields, type Op } from "./request.js";
 import { Watch, type WatchEvent } from "./watch.js";
 import {
@@ -25,22 +26,6 @@ import {
   token,
   whole,
 } from "./wire.js";
-
-/** Gets what cannot be returned: broken connections, lost sessions, failing renewals. */
-export interface Logger {
-  info(message: string, details: Readonly<Record<string, unknown>>): void;
-  warn(message: string, details: Readonly<Record<string, unknown>>): void;
-}
-
-/** Told once when a request has to wait. */
-export interface Queued {
-  /** The first key in the way. */
-  readonly key: string;
-  /** Requests that are ahead there. */
-  readonly position: number;
-  /** Up to eight holders of that key. */
-  readonly ahead: readonly Holder[];
-}
 
 export interface SessionOptions {
   readonly address: string;
@@ -720,8 +705,7 @@ export class Session implements LinkOwner, HoldHost {
     }
     const hooks = call.hooks as AcquireHooks;
     const hold = new Hold(this, grant, sent, hooks.renew);
-    const now = this.clock.look();
-    if (now >= hold.safeUntil) {
+    if (this.clock.now() >= hold.safeUntil) {
       // Giving it back is kinder than letting the key idle until the broker ends it.
       this.#ours("release", { id: grant.id });
       const reason = "the grant arrived when its time was already up; it was given back";

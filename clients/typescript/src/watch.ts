@@ -1,3 +1,5 @@
+/// <reference lib="esnext.disposable" preserve="true" />
+
 import { type LatchkeyError, makeError } from "./errors.js";
 
 /** What happened to a key. */

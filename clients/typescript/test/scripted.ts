@@ -1,9 +1,10 @@
 // A server on the loopback that does exactly what a test says, for orders that a real broker rarely takes.
 import assert from "node:assert/strict";
 import { createServer, type Server, type Socket } from "node:net";
-import { type Client, type ConnectOptions, connectWith } from "../src/client.js";
+import { type Client, connectWith } from "../src/client.js";
 import type { Clock } from "../src/clock.js";
 import { systemClock } from "../src/clock.js";
+import type { ConnectOptions } from "../src/options.js";
 
 export type Frame = Record<string, unknown>;
 
