@@ -5,13 +5,7 @@ import { hostname } from "node:os";
 import { type Clock, systemClock } from "./clock.js";
 import { FencingUnknown, type LatchkeyError, makeError, refuse } from "./errors.js";
 import { Hold, ttlFields } from "./hold.js";
-import {
-  DEFAULT_CONNECT_TIMEOUT,
-  DEFAULT_GRACE,
-  DEFAULT_WATCH_BUFFER,
-  MAX_LABEL_BYTES,
-  RELEASE_WAIT,
-} from "./limits.js";
+import { DEFAULT_CONNECT_TIMEOUT, DEFAULT_GRACE, DEFAULT_WATCH_BUFFER, MAX_LABEL_BYTES } from "./limits.js";
 import { parseAddress } from "./link.js";
 import type {
   AcquireOptions,
@@ -159,7 +153,7 @@ export class Client implements AsyncDisposable {
     } catch (error) {
       failure = { error };
     }
-    await releaseInTime(hold);
+    await hold[Symbol.asyncDispose]().catch(() => {}); // the loss is looked at next
     if (hold.lost !== undefined) throw lossOf(hold.lost, failure);
     if (failure !== undefined) throw failure.error;
     return result as T;
@@ -240,16 +234,6 @@ function acquireFields(keys: string | readonly string[], o: AcquireOptions): Fie
     label: o.label || undefined,
     declared: o.declared?.length ? o.declared.map((d) => (d instanceof Hold ? d.id : d)) : undefined,
   };
-}
-
-/** Releases, for a bounded time: what is not confirmed ends with its ttl or session. */
-async function releaseInTime(hold: Hold): Promise<void> {
-  let limit: NodeJS.Timeout | undefined;
-  const late = new Promise<void>((resolve) => {
-    limit = setTimeout(resolve, RELEASE_WAIT);
-  });
-  await Promise.race([hold.release().catch(() => {}), late]);
-  clearTimeout(limit);
 }
 
 function lossOf(lost: LatchkeyError, failure: { error: unknown } | undefined): LatchkeyError {

@@ -1,9 +1,10 @@
 /// <reference lib="esnext.disposable" preserve="true" />
 
+import { setMaxListeners } from "node:events";
 import { Alarm, type Clock } from "./clock.js";
 import { type Grant, leaseDeadline, safeUntil } from "./deadlines.js";
 import { codeOf, FencingUnknown, type LatchkeyError, makeError, refuse, UnavailableError } from "./errors.js";
-import { DEFAULT_TTL, MIN_TTL } from "./limits.js";
+import { DEFAULT_TTL, MIN_TTL, RELEASE_WAIT } from "./limits.js";
 import type { Fields, Op } from "./request.js";
 import { decodeGrant, type JsonObject } from "./wire.js";
 
@@ -22,6 +23,8 @@ export interface HoldHost {
   /** The hold has ended on this side. */
   forget(hold: Hold): void;
   troubled(hold: Hold, error: LatchkeyError): void;
+  /** A release at the end of a scope failed or took too long. */
+  unconfirmed(hold: Hold, error: unknown): void;
 }
 
 type Phase = "held" | "lost" | "released";
@@ -133,6 +136,7 @@ export class Hold implements AsyncDisposable {
   get signal(): AbortSignal {
     if (this.#controller === undefined) {
       this.#controller = new AbortController();
+      setMaxListeners(0, this.#controller.signal); // many may have to stop
       if (this.#cause !== undefined) this.#controller.abort(this.#cause);
     }
     return this.#controller.signal;
@@ -242,14 +246,24 @@ export class Hold implements AsyncDisposable {
     if (this.#cause !== undefined) throw this.#cause;
   }
 
-  /** Releases at the end of a scope: `await using hold = await client.acquire(…)`. */
+  /** Releases at the end of a scope: `await using hold = await client.acquire(…)`. Throws the loss only. */
   async [Symbol.asyncDispose](): Promise<void> {
+    let limit: NodeJS.Timeout | undefined;
+    const late = new Promise<never>((_, reject) => {
+      const reason = "not answered in time";
+      limit = setTimeout(() => reject(makeError("unknown", { op: "release", key: this.key, reason })), RELEASE_WAIT);
+    });
+    const releasing = this.release();
+    releasing.catch(() => {});
     try {
-      await this.release();
+      await Promise.race([releasing, late]);
     } catch (error) {
-      // What was done under it was done under it, also when the release is not confirmed.
-      if (this.#cause !== undefined) throw error;
+      // What was done under the lease was done under it, also when its release is not confirmed.
+      if (this.#cause === undefined) this.#host.unconfirmed(this, error);
+    } finally {
+      clearTimeout(limit);
     }
+    if (this.#cause !== undefined) throw this.#cause;
   }
 
   // What follows is for the session.

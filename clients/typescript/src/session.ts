@@ -1,23 +1,23 @@
 /** The session of a client over connections that break: section 7 of the protocol. */
 
+import { onAbort } from "./abort.js";
+import { type AcquireHooks, type Call, cancelled, closedError, decodeEvent, isDone, keyOf, waits } from "./call.js";
 import { Alarm, type Clock } from "./clock.js";
+import { type Break, Connector, type ConnectorOwner, FOULS, type Opening } from "./connector.js";
 import { type Grant, sessionDeadline } from "./deadlines.js";
 import { describe, type LatchkeyError, makeError, refuse } from "./errors.js";
 import { type Answer, Hold, type HoldHost } from "./hold.js";
 import { CANCEL_WAIT, DEFAULT_GRACE, MAX_IN_FLIGHT, MAX_UNSENT_BYTES, MAX_WATCHES } from "./limits.js";
-import { Link, type LinkOwner, type Target, unavailable } from "./link.js";
-import type { Logger, Queued } from "./options.js";
+import { type Link, type Target, unavailable } from "./link.js";
+import type { Logger } from "./options.js";
 import { checkFrame, checkRequest, encodeRequest, type Fields, type Op } from "./request.js";
-import { Watch, type WatchEvent } from "./watch.js";
+import { Watch } from "./watch.js";
 import {
   breach,
   decodeFailure,
   decodeGrant,
-  decodeHello,
   decodeHolder,
   decodeLeases,
-  decodeReply,
-  HELLO,
   type Hello,
   type JsonObject,
   objects,
@@ -40,49 +40,12 @@ export interface SessionOptions {
   readonly onTroubled: ((hold: Hold, error: LatchkeyError) => void) | undefined;
 }
 
-export interface AcquireHooks {
-  readonly renew: boolean;
-  readonly signal: AbortSignal | undefined;
-  readonly onQueued: ((queued: Queued) => void) | undefined;
-  readonly onTroubled: ((hold: Hold, error: LatchkeyError) => void) | undefined;
-}
-
-/** One request, from when it is made to its answer. It keeps its `n` on every connection. */
-interface Call {
-  readonly n: number;
-  readonly op: Op;
-  readonly fields: Fields;
-  readonly start: number;
-  /** When it was last sent; undefined while the broker has certainly not seen it. */
-  sent: number | undefined;
-  /** It was sent on an earlier connection, so that it may have been carried out. */
-  again: boolean;
-  /** `queued` was told. */
-  told: boolean;
-  /** Connections that ended in a breach of the protocol while it was on them. */
-  fouls: number;
-  /** Nobody waits for it; the session sent it. */
-  readonly ours: boolean;
-  /** The caller gave up; its cancel is on the way. */
-  abandoned: boolean;
-  readonly hold: Hold | undefined;
-  readonly hooks: AcquireHooks | undefined;
-  readonly resolve: (answer: Answer, hold?: Hold) => void;
-  readonly reject: (error: LatchkeyError) => void;
-}
-
-const FIRST_PAUSE = 20;
-const LONGEST_PAUSE = 1000;
-/** What a connection must live for the pauses to start small again. */
-const SETTLED_LIFE = 100;
-/** Breaches of the protocol in a row after which callers are told rather than kept waiting. */
-const FOULS = 3;
 /** Between pings when there is no grace that would say. */
 const IDLE_PING = 5000;
 
 const nothing = (): void => {};
 
-export class Session implements LinkOwner, HoldHost {
+export class Session implements ConnectorOwner, HoldHost {
   readonly clock: Clock;
   readonly #o: SessionOptions;
   readonly #calls = new Map<number, Call>();
@@ -92,13 +55,7 @@ export class Session implements LinkOwner, HoldHost {
   readonly #watches = new Map<number, Watch>();
   #lastN = 0;
 
-  #link: Link | undefined;
-  #ready = false; // the session is open on the link
-  #linkedAt = 0;
-  #hello: Hello | undefined; // of this connection
-  #greeting: { n: number; sent: number; resume: boolean; parts: Grant[] } | undefined;
-  #greetFouls = 0;
-  #pauseNext = 0;
+  readonly #connector: Connector;
   #trouble: LatchkeyError | undefined; // why there is no connection
   #patient = 0; // until when calls that cannot wait are kept without one
 
@@ -108,8 +65,6 @@ export class Session implements LinkOwner, HoldHost {
   until = Number.POSITIVE_INFINITY;
 
   #probe: { sent: number } | undefined; // the ping that is not answered
-  #heard = false; // something came since the last tick
-  readonly #attempt: Alarm; // bounds an attempt to connect, and the pause before it
   readonly #pinger: Alarm;
   readonly #reaper: Alarm; // the session's deadline
   readonly #overdue: Alarm; // gives calls up without a connection
@@ -118,14 +73,11 @@ export class Session implements LinkOwner, HoldHost {
   #closing: Promise<void> | undefined;
   #farewell: (() => void) | undefined; // ends the wait for the goodbye's answer
 
-  /** What the broker said of itself. */
-  server: Hello | undefined;
-
   constructor(options: SessionOptions) {
     this.#o = options;
     this.clock = options.clock;
     this.#grace = options.grace;
-    this.#attempt = new Alarm(this.clock, () => this.#attemptDue());
+    this.#connector = new Connector(options.target, options.address, this.clock, this);
     this.#pinger = new Alarm(this.clock, () => this.#ping());
     this.#reaper = new Alarm(this.clock, () => this.#reap());
     this.#overdue = new Alarm(this.clock, () => this.#giveUpOverdue());
@@ -136,7 +88,12 @@ export class Session implements LinkOwner, HoldHost {
   }
 
   get connected(): boolean {
-    return this.#ready;
+    return this.#connector.line !== undefined;
+  }
+
+  /** What the broker said of itself. */
+  get server(): Hello | undefined {
+    return this.#connector.server;
   }
 
   // Connecting.
@@ -148,13 +105,14 @@ export class Session implements LinkOwner, HoldHost {
         const reason = "the caller gave up";
         this.#refuseOpen(makeError("cancelled", { op: "connect", reason, cause: signal?.reason }));
       };
+      let quiet = nothing;
       this.#first = {
         resolve: () => {
-          signal?.removeEventListener("abort", abort);
+          quiet();
           resolve();
         },
         reject: (error) => {
-          signal?.removeEventListener("abort", abort);
+          quiet();
           reject(error);
         },
       };
@@ -162,8 +120,8 @@ export class Session implements LinkOwner, HoldHost {
         abort();
         return;
       }
-      signal?.addEventListener("abort", abort, { once: true });
-      this.#connect();
+      if (signal !== undefined) quiet = onAbort(signal, abort);
+      this.#connector.start();
     });
   }
 
@@ -172,100 +130,49 @@ export class Session implements LinkOwner, HoldHost {
     this.#first = undefined;
     this.#closing ??= Promise.resolve();
     this.#clearAlarms();
-    const link = this.#link;
-    this.#link = undefined;
+    const link = this.#connector.stop();
+    this.#connector.forget();
     link?.drop();
     first?.reject(error);
   }
 
-  #connect(): void {
-    this.#hello = undefined;
-    this.#greeting = undefined;
-    this.#link = new Link(this.#o.target, this);
-    let patience = this.#o.connectTimeout;
-    // Time for more than one attempt while the session lives.
-    if (this.#opened && this.#grace > 0) patience = Math.min(patience, Math.max(this.#grace / 3, 250));
-    this.#attempt.set(this.clock.now() + patience);
-  }
-
-  #attemptDue(): void {
-    if (this.#link === undefined) this.#connect();
-    else if (!this.#ready) this.#link.fail(unavailable(`no answer from ${this.#o.address} in time`));
-  }
-
-  linkUp(link: Link): void {
-    link.send(HELLO);
-    this.#greet(link);
-  }
-
-  #greet(link: Link): void {
+  opening(): { n: number; fields: Fields; resume: boolean } {
     const n = ++this.#lastN;
-    const resume = this.#id !== "";
+    if (this.#id !== "") return { n, fields: { resume: this.#id }, resume: true };
     const { name, host, pid } = this.#o;
-    this.#greeting = { n, sent: this.clock.now(), resume, parts: [] };
-    const fields = resume ? { resume: this.#id } : { name, host, pid, grace: this.#grace };
-    link.send(encodeRequest(n, "open", fields));
+    return { n, fields: { name, host, pid, grace: this.#grace }, resume: false };
   }
 
-  linkLine(link: Link, line: Buffer): void {
-    if (link !== this.#link) return;
-    this.#heard = true;
-    if (this.#hello === undefined) {
-      this.#hello = decodeHello(line);
-      this.server = this.#hello;
-      return;
-    }
-    const reply = decodeReply(line);
-    if (reply.kind === "failed" && reply.n === 0) {
-      link.fail(decodeFailure(reply.body)); // the last frame of a connection
-      return;
-    }
-    if (this.#ready) this.#take(link, reply);
-    else this.#greeted(link, reply);
+  patience(): number {
+    const patience = this.#o.connectTimeout;
+    // Time for more than one attempt while the session lives.
+    return this.#opened && this.#grace > 0 ? Math.min(patience, Math.max(this.#grace / 3, 250)) : patience;
   }
 
-  #greeted(link: Link, reply: Reply): void {
-    const g = this.#greeting;
-    if (g === undefined || reply.n !== g.n) return;
-    if (reply.kind === "part") {
-      g.parts.push(...decodeLeases(reply.body, 0));
-    } else if (reply.kind === "ok") {
-      this.#install(link, g, reply.body);
-    } else if (reply.kind === "failed") {
-      const error = decodeFailure(reply.body);
-      if (!g.resume || error.code !== "session_lost") {
-        link.fail(error);
-        return;
-      }
-      this.#loseSession();
-      if (link === this.#link) this.#greet(link);
-    }
+  notResumed(): void {
+    this.#loseSession();
   }
 
-  /** Puts a connection with an open session to use. */
-  #install(link: Link, g: { sent: number; resume: boolean; parts: Grant[] }, body: JsonObject): void {
+  opened(link: Link, opening: Opening, body: JsonObject, proceed: () => void): void {
     const id = text(body, "session");
     if (id === "") throw breach("the answer to open names no session");
     const elapsed = whole(body, "elapsed") ?? 0;
-    const leases = [...g.parts.map((part) => ({ ...part, elapsed })), ...decodeLeases(body, elapsed)];
-    const grace = whole(body, "grace");
-    if (!g.resume) this.#grace = grace ?? this.#grace;
-    const fresh = !g.resume;
+    const leases = [...opening.parts.map((part) => ({ ...part, elapsed })), ...decodeLeases(body, elapsed)];
+    const fresh = !opening.resume;
     const first = !this.#opened;
+    if (fresh) this.#grace = whole(body, "grace") ?? this.#grace;
     this.#id = id;
     this.#opened = true;
-    this.#ready = true;
-    this.#linkedAt = this.clock.now();
-    this.#greeting = undefined;
-    this.#greetFouls = 0;
     this.#trouble = undefined;
-    this.#attempt.clear();
+    this.#patient = Number.POSITIVE_INFINITY;
     this.#overdue.clear();
-    if (g.resume) this.#reconcile(leases, g.sent);
+    // Callers that are told of a loss may ask for something at once: it waits with what is sent again.
+    if (!fresh) this.#reconcile(leases, opening.sent);
     // Losses are told before the deadline moves, so that no hold of before looks safe for a moment.
-    if (fresh) this.until = sessionDeadline(g.sent, this.#grace);
-    else this.#proof(g.sent);
-    if (!first) this.#log("info", "connected to the broker again", { resumed: g.resume });
+    if (fresh) this.until = sessionDeadline(opening.sent, this.#grace);
+    else this.#proof(opening.sent);
+    if (!first) this.#log("info", "connected to the broker again", { resumed: opening.resume });
+    proceed();
     this.#sendAgain(link, fresh);
     this.#probe = undefined;
     this.#pinger.set(this.clock.now() + this.#pingEvery());
@@ -273,41 +180,23 @@ export class Session implements LinkOwner, HoldHost {
     this.#first = undefined;
   }
 
-  linkDown(link: Link, error: LatchkeyError): void {
-    if (link !== this.#link) return;
-    const wasReady = this.#ready;
-    this.#link = undefined;
-    this.#ready = false;
+  broke({ error, ready, hopeless }: Break): boolean {
     this.#pinger.clear();
-    this.#attempt.clear();
     if (this.#farewell !== undefined) {
       this.#farewell();
-      return;
+      return false;
     }
     if (this.#first !== undefined) {
       const reason = `no broker reached at ${this.#o.address}: ${error.reason ?? error.message}`;
       const cause = error.cause ?? error;
-      if (error.code === "unavailable" && error.op === undefined) {
-        this.#refuseOpen(makeError("unavailable", { op: "connect", reason, cause }));
-      } else {
-        this.#refuseOpen(describe(error, "connect"));
-      }
-      return;
+      const lost = error.code === "unavailable" && error.op === undefined;
+      this.#refuseOpen(lost ? makeError("unavailable", { op: "connect", reason, cause }) : describe(error, "connect"));
+      return false;
     }
     this.#trouble = error;
-    const foul = error.code === "protocol";
-    if (wasReady) {
-      if (this.clock.now() - this.#linkedAt >= SETTLED_LIFE) this.#pauseNext = 0;
-      this.#broken(error, foul);
-    } else if (foul && ++this.#greetFouls >= FOULS) {
-      this.#greetFouls = 0;
-      for (const call of [...this.#calls.values()]) this.#giveUp(call);
-    }
-    if (this.#closing !== undefined) return; // a callback closed the client
-    const pause = this.#pauseNext;
-    this.#pauseNext = Math.min(Math.max(2 * pause, FIRST_PAUSE), LONGEST_PAUSE);
-    // Between half of a pause and all of it, so that many clients do not come back in step.
-    this.#attempt.set(this.clock.now() + (pause / 2) * (1 + Math.random()));
+    if (ready) this.#broken(error, error.code === "protocol");
+    if (hopeless) for (const call of [...this.#calls.values()]) this.#giveUp(call);
+    return this.#closing === undefined; // a callback may have closed the client
   }
 
   /** Adjusts everything to having no connection. */
@@ -431,10 +320,10 @@ export class Session implements LinkOwner, HoldHost {
           key,
         });
       }
-      let abort: (() => void) | undefined;
+      let quiet = nothing;
       const done = (): void => {
         this.#waiting.delete(id);
-        if (abort !== undefined) hooks.signal?.removeEventListener("abort", abort);
+        quiet();
       };
       const call = this.#newCall("acquire", fields, {
         hooks,
@@ -450,8 +339,7 @@ export class Session implements LinkOwner, HoldHost {
       this.#submit(call);
       this.#waiting.add(id);
       if (hooks.signal !== undefined) {
-        abort = () => this.#abandon(call, key, hooks.signal?.reason);
-        hooks.signal.addEventListener("abort", abort, { once: true });
+        quiet = onAbort(hooks.signal, () => this.#abandon(call, key, hooks.signal?.reason));
       }
     });
   }
@@ -531,7 +419,7 @@ export class Session implements LinkOwner, HoldHost {
     this.#watches.delete(n);
     const call = this.#calls.get(n);
     if (call !== undefined) this.#drop(call);
-    if (!this.#ready) return; // the next connection does not begin it
+    if (this.#connector.line === undefined) return; // the next connection does not begin it
     await this.command("unwatch", { watch: n }).catch(nothing);
   }
 
@@ -559,7 +447,8 @@ export class Session implements LinkOwner, HoldHost {
   #ours(op: Op, fields: Fields, more: Partial<Call> = {}): void {
     const call = this.#newCall(op, fields, { ours: true, ...more });
     this.#calls.set(call.n, call);
-    if (this.#ready && this.#link !== undefined) this.#transmit(this.#link, call);
+    const line = this.#connector.line;
+    if (line !== undefined) this.#transmit(line, call);
   }
 
   /** Sends a call, keeps it for the next connection, or throws. */
@@ -570,7 +459,7 @@ export class Session implements LinkOwner, HoldHost {
         op: call.op,
       });
     }
-    const link = this.#ready ? this.#link : undefined;
+    const link = this.#connector.line;
     if (link === undefined && !waits(call) && call.start >= this.#patient) {
       throw makeError("unavailable", { op: call.op, reason: this.#away(), cause: this.#trouble });
     }
@@ -625,7 +514,7 @@ export class Session implements LinkOwner, HoldHost {
   }
 
   #giveUpOverdue(): void {
-    if (this.#ready) return;
+    if (this.#connector.line !== undefined) return;
     const now = this.clock.now();
     for (const call of [...this.#calls.values()]) if (this.#due(call) <= now) this.#giveUp(call);
     for (const call of this.#calls.values()) this.#overdue.hasten(this.#due(call));
@@ -648,7 +537,7 @@ export class Session implements LinkOwner, HoldHost {
 
   // Answers.
 
-  #take(link: Link, reply: Reply): void {
+  take(link: Link, reply: Reply): void {
     const { n, body } = reply;
     switch (reply.kind) {
       case "lost":
@@ -777,22 +666,22 @@ export class Session implements LinkOwner, HoldHost {
   }
 
   #ping(): void {
-    if (!this.#ready || this.#link === undefined) return;
-    const link = this.#link;
+    const link = this.#connector.line;
+    if (link === undefined) return;
     const now = this.clock.look();
     if (this.#probe === undefined) {
       this.#probe = { sent: now };
       this.#ours("ping", {});
-    } else if (this.#heard ? this.#grace > 0 && now - this.#probe.sent >= this.#grace : true) {
+    } else if (this.#connector.heard ? this.#grace > 0 && now - this.#probe.sent >= this.#grace : true) {
       // A process that stood still has not looked yet at what came: let it read first.
       const probe = this.#probe;
-      const heard = this.#heard;
+      const heard = this.#connector.heard;
       setImmediate(() => {
-        if (this.#link !== link || this.#probe !== probe || (!heard && this.#heard)) return;
+        if (this.#connector.line !== link || this.#probe !== probe || (!heard && this.#connector.heard)) return;
         link.fail(unavailable("the broker answers no ping"));
       });
     }
-    this.#heard = false;
+    this.#connector.heard = false;
     this.#pinger.set(this.clock.now() + this.#pingEvery());
   }
 
@@ -815,6 +704,11 @@ export class Session implements LinkOwner, HoldHost {
     if (this.#holds.get(hold.id) === hold) this.#holds.delete(hold.id);
   }
 
+  /** The release at the end of a scope was not confirmed: the hold ends with its ttl or session. */
+  unconfirmed(hold: Hold, error: unknown): void {
+    this.#log("warn", "a release is not confirmed; the lease ends with its ttl", { key: hold.key, error });
+  }
+
   troubled(hold: Hold, error: LatchkeyError): void {
     this.#log("warn", "a lease is not confirmed; trying again until its deadline", { key: hold.key, error });
     const own = this.#hooks.get(hold)?.onTroubled;
@@ -834,8 +728,8 @@ export class Session implements LinkOwner, HoldHost {
   async #close(): Promise<void> {
     // The rest runs once close is marked as begun, so that no callback begins anything.
     await Promise.resolve();
-    const link = this.#link;
-    const ready = this.#ready;
+    const link = this.#connector.stop();
+    const ready = this.#connector.line !== undefined;
     this.#clearAlarms();
     for (const hold of [...this.#holds.values()]) {
       const reason = "the client was closed";
@@ -852,8 +746,7 @@ export class Session implements LinkOwner, HoldHost {
     this.#watches.clear();
     if (link === undefined) return;
     if (ready) await this.#goodbye(link);
-    this.#ready = false;
-    this.#link = undefined;
+    this.#connector.forget();
     link.drop();
     await link.gone();
   }
@@ -870,12 +763,12 @@ export class Session implements LinkOwner, HoldHost {
       };
       const done = (): void => this.#farewell?.();
       this.#ours("close", {}, { resolve: done, reject: done });
-      if (link !== this.#link) done();
+      if (link !== this.#connector.line) done();
     });
   }
 
   #clearAlarms(): void {
-    for (const alarm of [this.#attempt, this.#pinger, this.#reaper, this.#overdue]) alarm.clear();
+    for (const alarm of [this.#pinger, this.#reaper, this.#overdue]) alarm.clear();
   }
 
   #guard(what: string, f: () => void): void {
@@ -901,39 +794,3 @@ const noticeReasons: ReadonlyMap<string, string> = new Map([
   ["not_held", "it was released by its id from elsewhere"],
   ["session_lost", "the broker ended the session"],
 ]);
-
-/** Whether a call may wait for its turn, and so for a broker that is away. */
-function waits(call: Call): boolean {
-  return call.op === "acquire" && !call.fields.try;
-}
-
-/** Whether a failure says that the first sending had done it. */
-function isDone(call: Call, error: LatchkeyError): boolean {
-  if (error.code !== "not_held" && error.code !== "over") return false;
-  if (call.op === "cancel") return true;
-  return call.op === "release" && call.again && (call.hold === undefined || call.hold.lost === undefined);
-}
-
-/** The first key of a request, for errors. */
-function keyOf(call: { readonly fields: Fields }): string {
-  return (call.fields.key ?? (call.fields.keys as string[])[0]) as string;
-}
-
-function decodeEvent(body: JsonObject): WatchEvent {
-  const out: Record<string, unknown> = { event: body.event };
-  for (const name of ["key", "session", "host", "label", "mode", "code"]) {
-    if (body[name] !== undefined) out[name] = text(body, name);
-  }
-  for (const name of ["pid", "max", "after"]) if (body[name] !== undefined) out[name] = whole(body, name);
-  const t = token(body.token);
-  if (t !== undefined) out.token = t;
-  return out as unknown as WatchEvent;
-}
-
-function cancelled(key: string, cause: unknown): LatchkeyError {
-  return makeError("cancelled", { op: "acquire", key, reason: "the caller gave up; nothing is held or queued", cause });
-}
-
-function closedError(op: string): LatchkeyError {
-  return makeError("closed", { op, reason: "the client was closed" });
-}

@@ -637,3 +637,32 @@ test("callbacks that throw cost nobody a lease", async () => {
   await until("it is connected again", () => client.connected);
   assert.ok(hold.isSafe);
 });
+
+test("whoever asks again at once when told of a loss is sent once", async () => {
+  const { client, peer } = await server.client();
+  const hold = await held(peer, client.acquire("a"));
+  const again = later<Hold>();
+  hold.signal.addEventListener("abort", () => void client.acquire("a").then(again.resolve));
+  peer.cut();
+  const second = await server.peer();
+  await second.greet("S1", { leases: [] });
+  second.grant(await second.next("acquire"), 18);
+  assert.equal((await within("the grant", again.promise)).token, 18);
+  assert.equal(second.unread, 0);
+});
+
+test("many requests may share a signal", async () => {
+  const { client, peer } = await server.client();
+  const warnings: Error[] = [];
+  const warned = (warning: Error): void => void warnings.push(warning);
+  process.on("warning", warned);
+  const giveUp = new AbortController();
+  const all = Array.from({ length: 30 }, (_, i) => fails(client.acquire(`k${i}`, { signal: giveUp.signal })));
+  for (let i = 0; i < 30; i++) await peer.next("acquire");
+  giveUp.abort();
+  for (let i = 0; i < 30; i++) peer.send({ n: (await peer.next("cancel")).n, ok: true });
+  assert.deepEqual(new Set(await Promise.all(all)), new Set(["cancelled"]));
+  await new Promise(setImmediate);
+  process.off("warning", warned);
+  assert.deepEqual(warnings, []);
+});
