@@ -34,7 +34,7 @@ class Driver:
         self._transport: asyncio.Transport | None = None
         self._link: _Link | None = None
         self._links: set[_Link] = set()  # whose sockets are open
-        self._attempt: asyncio.Task[None] | None = None
+        self._attempts: set[asyncio.Task[None]] = set()  # to connect; all but the newest are being cancelled
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at = 0.0
         self._flushing = False
@@ -105,10 +105,7 @@ class Driver:
 
     async def wait_closed(self) -> None:
         """Wait until no socket and no task is left. For the time after the end."""
-        while self._links or (self._attempt is not None and not self._attempt.done()):
-            waits = [link.closed for link in self._links]
-            if self._attempt is not None and not self._attempt.done():
-                waits.append(self._attempt)
+        while waits := [link.closed for link in self._links] + list(self._attempts):
             await asyncio.wait(waits)
 
     # What comes from outside.
@@ -150,7 +147,7 @@ class Driver:
         except (OSError, NotImplementedError, UnicodeError) as e:
             if link is not self._link:
                 return
-            self._link = self._attempt = None
+            self._link = None
             self.core.disconnected(f"cannot connect to {self._where()}: {e}", self.clock())
             self._pump()
 
@@ -161,7 +158,10 @@ class Driver:
 
     def _on_timer(self) -> None:
         self._timer = None
-        self.core.tick(self.clock())
+        try:
+            self.core.tick(self.clock())
+        except Exception:  # a defect of this client must not stop the watch over deadlines
+            self._log.exception("something that was due could not be done")
         self._pump()
 
     # What follows.
@@ -184,7 +184,9 @@ class Driver:
         now = self.clock()
         if core.wants_connection(now):
             core.connecting(now)
-            self._attempt = self._loop.create_task(self._connect(), name="latchkey connect")
+            attempt = self._loop.create_task(self._connect(), name="latchkey connect")
+            self._attempts.add(attempt)
+            attempt.add_done_callback(self._attempts.discard)
         self._arm(now)
 
     def _tell(self) -> None:
@@ -211,8 +213,8 @@ class Driver:
     def _drop(self) -> None:
         transport = self._transport
         self._link = self._transport = None
-        if self._attempt is not None and not self._attempt.done():
-            self._attempt.cancel()
+        for attempt in self._attempts:
+            attempt.cancel()
         if transport is not None:
             transport.abort()
 
