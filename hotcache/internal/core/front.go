@@ -88,7 +88,7 @@ type flight struct {
 	key     string
 	home    int
 	min     Version
-	reads   []read
+	reads   reads
 	waits   bool // in asleep
 	stirred bool // what wakes those in asleep came while the home was asked
 	token   Token
@@ -106,12 +106,9 @@ type flight struct {
 	done    bool
 }
 
-// A read is one of those that a flight answers. What it wants may be a version that nobody wrote: it must not get less,
-// and takes nothing from the others.
-type read struct {
-	id  ReadID
-	min Version
-}
+// reads are those that a flight answers, and the least version of each. It may be one that nobody wrote: who wants it
+// must not get less, and takes nothing from the others. Any of very many can leave at little cost.
+type reads map[ReadID]Version
 
 // NewFront returns the front of a process with so many nodes.
 func NewFront(nodes int, set Settings, random *rand.Rand) *Front {
@@ -156,10 +153,10 @@ func (f *Front) finish(op OpID) *flight {
 func (f *Front) Read(now time.Duration, id ReadID, key string, min Version) []Action {
 	home := f.set.Home(key)
 	if fl := f.open[key]; fl != nil && fl.min >= min && (fl.waiting() || (fl.min != Fresh || min == 0) && f.Current(now, home)) {
-		fl.reads = append(fl.reads, read{id, min})
+		fl.reads[id] = min
 		return f.flush()
 	}
-	fl := &flight{key: key, home: home, min: min, reads: []read{{id, min}}, copies: -1}
+	fl := &flight{key: key, home: home, min: min, reads: reads{id: min}, copies: -1}
 	f.open[key] = fl
 	f.begin(now, fl)
 	return f.flush()
@@ -178,12 +175,7 @@ func (f *Front) closeTo(fl *flight) {
 // Leave takes a read whose caller went away out of its flight. The load goes on: the next reader wants it too.
 func (f *Front) Leave(id ReadID, key string) {
 	if fl := f.open[key]; fl != nil {
-		for i, r := range fl.reads {
-			if r.id == id {
-				fl.reads = append(fl.reads[:i], fl.reads[i+1:]...)
-				return
-			}
-		}
+		delete(fl.reads, id)
 	}
 }
 

@@ -74,7 +74,7 @@ func (f *Front) behind(fl *flight) {
 		first.next = fl
 		return
 	}
-	next.reads, fl.reads = append(next.reads, fl.reads...), nil
+	next.take(fl)
 	f.land(fl)
 }
 

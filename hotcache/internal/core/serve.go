@@ -1,6 +1,10 @@
 package core
 
-import "time"
+import (
+	"maps"
+	"slices"
+	"time"
+)
 
 // This file is about how flights end: who is served with what, and who is told that there is nothing.
 
@@ -10,30 +14,32 @@ func (f *Front) serveLoaded(fl *flight, item Item, times Times, reached Version)
 	if item.Version < fl.floor {
 		return true
 	}
-	var all []read
-	all, fl.reads = fl.reads, nil
 	var served []ReadID
-	for _, r := range all {
-		if r.min.named() <= reached {
-			served = append(served, r.id)
-		} else {
-			fl.reads = append(fl.reads, r)
+	for id, min := range fl.reads {
+		if min.named() <= reached {
+			served = append(served, id)
+			delete(fl.reads, id)
 		}
 	}
+	slices.Sort(served)
 	if len(served) > 0 {
 		f.do(Action{Do: DoServe, Key: fl.key, Node: fl.home, Reads: served, Outcome: FromLoad, Item: item, Times: times})
 	}
 	return len(fl.reads) > 0
 }
 
-// all takes the reads out of the flight.
+// all takes the reads out of the flight, in the order of their names.
 func (fl *flight) all() []ReadID {
-	ids := make([]ReadID, len(fl.reads))
-	for i, r := range fl.reads {
-		ids[i] = r.id
-	}
-	fl.reads = nil
+	ids := slices.AppendSeq(make([]ReadID, 0, len(fl.reads)), maps.Keys(fl.reads))
+	slices.Sort(ids)
+	clear(fl.reads)
 	return ids
+}
+
+// take has a flight answer the reads of another too.
+func (fl *flight) take(other *flight) {
+	maps.Copy(fl.reads, other.reads)
+	clear(other.reads)
 }
 
 func (f *Front) serve(fl *flight, o Outcome, item Item, times Times) {

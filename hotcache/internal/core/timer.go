@@ -69,7 +69,7 @@ func (f *Front) Tick(now time.Duration) []Action {
 func (f *Front) sleep(now time.Duration, fl *flight, retry time.Duration) {
 	for _, other := range f.asleep[fl.key] {
 		if other.min == fl.min {
-			other.reads, fl.reads = append(other.reads, fl.reads...), nil
+			other.take(fl)
 			f.land(fl)
 			if f.open[fl.key] == nil {
 				f.open[fl.key] = other

@@ -1,6 +1,7 @@
 package core
 
 import (
+	"slices"
 	"testing"
 	"time"
 )
@@ -34,5 +35,27 @@ func TestWakeWhileAsked(t *testing.T) {
 				t.Errorf("%d keys are asked for, %d are waited for", len(b.f.asking), len(b.f.asleep))
 			}
 		})
+	}
+}
+
+// TestManyLeave: however many wait for one load, those who go away do so quickly, also when they go all at once, which
+// is what they do when their load is slow and their deadlines are the same.
+func TestManyLeave(t *testing.T) {
+	b := newBench(t, nil)
+	b.meet()
+	const most = 100_000
+	load := b.leased(0, 0, Answer{})
+	for id := range ReadID(most) {
+		b.want(b.f.Read(b.now, id, "k", 0))
+	}
+	began := time.Now()
+	for id := range ReadID(most - 1) {
+		b.f.Leave(id, "k")
+	}
+	if took := time.Since(began); took > 2*time.Second {
+		t.Errorf("it took %v", took)
+	}
+	if s := b.f.Loaded(b.now, load.Op, item(1), good, nil); !slices.Equal(s[0].Reads, []ReadID{most - 1}) {
+		t.Errorf("served %d", len(s[0].Reads))
 	}
 }
