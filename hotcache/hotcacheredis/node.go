@@ -189,7 +189,10 @@ func (n *Node) Ready(ctx context.Context) error {
 		if why == nil || ctx.Err() == nil { // the end of the context says less than what was before
 			why = fmt.Errorf("hotcacheredis: wait for the server: %w", dialError(err))
 		}
-		if n.closed.Load() || ctx.Err() == nil && !redisfeed.Away(err) {
+		if n.closed.Load() {
+			return fmt.Errorf("hotcacheredis: wait for the server: %w", hotcache.ErrClosed)
+		}
+		if ctx.Err() == nil && !redisfeed.Away(err) {
 			return why
 		}
 		select {

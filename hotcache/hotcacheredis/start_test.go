@@ -246,7 +246,7 @@ func TestReady(t *testing.T) {
 	closing := open(t, server.URL(), Options{})
 	go func() { done <- closing.Ready(t.Context()) }()
 	closing.Close()
-	if err := <-done; !errors.Is(err, hotcache.ErrClosed) && !errors.Is(err, ErrUnavailable) {
+	if err := <-done; !errors.Is(err, hotcache.ErrClosed) {
 		t.Errorf("closed meanwhile: %v", err)
 	}
 	if err := closing.Ready(t.Context()); !errors.Is(err, hotcache.ErrClosed) {
