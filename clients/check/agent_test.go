@@ -255,6 +255,9 @@ func (a *agent) connect(addr string, grace time.Duration) error {
 	if err := a.tell(command{"do": "connect", "addr": addr, "name": a.name, "grace": grace.Milliseconds()}); err != nil {
 		return err
 	}
+	usual := a.patience
+	defer func() { a.patience = usual }()
+	a.patience *= 2 // it has a runtime to start, beside many others
 	_, err := a.expect("", "connected")
 	return err
 }

@@ -331,6 +331,7 @@ func (s *stage) silence(grace time.Duration) error {
 // givenBack releases what was lost, until it is free: the broker may have found the pings of its absence before it looked at
 // the clock, and so have kept the hold, and it may not be heard yet.
 func (s *stage) givenBack(a *agent, c *claim) error {
+	s.j.ends(c)
 	return until(a.patience, fmt.Sprintf("%v is free", c), func() (bool, error) {
 		if _, err := a.ask("release", c, "released", "failed"); err != nil {
 			return false, err
@@ -338,4 +339,59 @@ func (s *stage) givenBack(a *agent, c *claim) error {
 		k, err := s.b.key(c.Keys[0])
 		return err == nil && len(k.Holders) == 0, err
 	})
+}
+
+// stalledGrace leaves room between a link that is taken for dead, at most two pings after the last answer, and a deadline.
+const stalledGrace = 6 * time.Second
+
+func testStalled(t *testing.T, of []*language) {
+	s := newStage(t, of, 2, stalledGrace)
+	s.settled(s.stalled(stalledGrace))
+}
+
+// stalled freezes the broker until clients have given their connections up and tried others, and not for as long as the
+// grace. What they sent in vain is found by the broker when it goes on, and must do no harm: no session ends, so a hold can
+// only be lost to a clock that was looked at late, and every client goes on.
+func (s *stage) stalled(grace time.Duration) error {
+	var own []*claim
+	for _, a := range s.agents {
+		c, _, err := a.hold(request{Keys: []string{"of-" + a.name}, TTL: 60_000})
+		if err != nil {
+			return err
+		}
+		own = append(own, c)
+	}
+	if err := s.b.process.Freeze(); err != nil {
+		return err
+	}
+	<-time.After(grace * 6 / 10) // how long it is frozen is what this is about
+	if err := s.b.process.Thaw(); err != nil {
+		return err
+	}
+	if err := s.resumed(0); err != nil {
+		return err
+	}
+	for i, a := range s.agents {
+		e, err := a.ask("check", own[i], "checked", "lost")
+		if err == nil && e.Event == "lost" && e.Code == "service_gone" {
+			s.t.Logf("%s: busy: %v was lost", a.name, own[i])
+			e, err = a.expect(own[i].ref, "checked")
+			e.Safe = true
+		}
+		if err != nil {
+			return err
+		}
+		if !e.Safe {
+			return fmt.Errorf("stalled: the broker has kept the session, and %v says %q", own[i], e)
+		}
+		if err := s.givenBack(a, own[i]); err != nil {
+			return err
+		}
+		if c, _, err := a.hold(own[i].request); err != nil {
+			return err
+		} else if err := a.release(c); err != nil {
+			return err
+		}
+	}
+	return s.j.verdict()
 }

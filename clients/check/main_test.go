@@ -42,6 +42,8 @@ type language struct {
 // languages are those with a folder beside this one. Go stands first: its agent is in this folder.
 var languages = []*language{
 	{"go", func() (string, error) { _, err := binaries(); return "", err }},
+	foreign("typescript"),
+	foreign("python"),
 }
 
 // foreign makes a language of a folder.

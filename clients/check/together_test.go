@@ -78,6 +78,7 @@ func TestTogether(t *testing.T) {
 		{"DurableRestart", testDurableRestart},
 		{"MemoryRestart", testMemoryRestart},
 		{"BrokerFrozen", testBrokerFrozen},
+		{"Stalled", testStalled},
 		{"Cancel", testCancel},
 		{"Watch", testWatch},
 		{"Close", testClose},
