@@ -10,9 +10,10 @@
 //		return v, err
 //	})
 //
-// [Topic.Update] commits, tells the cache at once and takes the second row away. [Topic.Write] is for transactions that
-// the caller runs. What was committed and not told is told by a [Relay]: every process may run one, they share the work
-// without a leader, and one of them is enough.
+// [Topic.Update] commits, tells the cache at once and takes the second row away. [Topic.Delete] does so for a row that
+// is deleted, whose version it raises by one, for with that of the row itself nothing happens. [Topic.Write] is for
+// transactions that the caller runs. What was committed and not told is told by a [Relay]: every process may run one,
+// they share the work without a leader, and one of them is enough.
 //
 //	relay, err := outbox.NewRelay(outbox.RelayOptions{
 //		Connect: func(ctx context.Context) (*pgx.Conn, error) { return pgx.Connect(ctx, url) },
@@ -24,9 +25,10 @@
 //
 // A row of Topic.Write wakes the relays by NOTIFY as it is committed; where that gets lost, they look every
 // [RelayOptions.Poll]. A row of Topic.Update is left alone for [Options.Grace], in which Update itself tells the cache.
-// A relay that dies leaves what it had taken to the others, [RelayOptions.Timeout] and half a second later. So a process
-// that is killed between the commit and the cache delays the invalidation by Grace + Poll, and each relay that is killed
-// over it delays it by that time and a Poll. An invalidation that fails is done again, with pauses that double.
+// A relay that dies leaves what it had taken to the others, [RelayOptions.Timeout] and half a second later. So a
+// process that is killed between the commit and the cache delays the invalidation by Grace + Poll, and each relay that
+// is killed over it delays it by that time and a Poll. An invalidation that fails is done again, with pauses that
+// double up to [RelayOptions.LastPause].
 //
 // Rows may be told twice, and in any order; versions make both harmless.
 //

@@ -181,7 +181,7 @@ func TestOutbox(t *testing.T) {
 		name string
 		run  func(t *testing.T, s *shop)
 	}{
-		{"Update", testUpdate}, {"RolledBack", testRolledBack}, {"Savepoint", testSavepoint}, {"Refused", testRefused},
+		{"Update", testUpdate}, {"Delete", testDelete}, {"BackAfterLong", testBackAfterLong}, {"RolledBack", testRolledBack}, {"Savepoint", testSavepoint}, {"Refused", testRefused},
 		{"CacheIsOut", testCacheIsOut}, {"CommitUnknown", testCommitUnknown}, {"CommitRefused", testCommitRefused},
 		{"ReplicaLags", testReplicaLags}, {"Cancelled", testCancelled}, {"Create", testCreate},
 		{"Woken", testWoken}, {"TwoRelays", testTwoRelays}, {"Backlog", testBacklog}, {"Poisoned", testPoisoned},

@@ -39,13 +39,14 @@ type RelayOptions struct {
 	// Batch is how many rows of a topic are taken at once, twice that if some are tried again, and Parallel how many are
 	// delivered at the same time. 0 is [DefaultBatch] and [DefaultParallel].
 	Batch, Parallel int
-	// FirstPause and LastPause: after a failure, of a row or of the connection, there is a pause, which doubles. 0 is
-	// 100 ms and 30 s.
+	// FirstPause and LastPause: after a failure, of a row or of the connection, there is a pause, which doubles. So
+	// LastPause, and a quarter of it, is what a cache that is back after a long time waits for. 0 is 100 ms and 2 s.
 	FirstPause, LastPause time.Duration
 	// MaxAge is when a row that still cannot be delivered is given up, and logged: nothing is served that long. It must
 	// exceed the longest time for which a cache may serve a value. 0 is [DefaultMaxAge].
 	MaxAge time.Duration
-	// Logger is told of what fails; nil is silent. Errors of a cache name the key.
+	// Logger is told of what fails; nil is silent. Of a row that fails again and again it is told ever more seldom, at the
+	// first attempt, the second, the fourth and so on. Errors of a cache name the key.
 	Logger *slog.Logger
 }
 
@@ -59,7 +60,7 @@ const (
 	MaxParallel     = 1_000
 
 	defaultFirstPause = 100 * time.Millisecond
-	defaultLastPause  = 30 * time.Second
+	defaultLastPause  = 2 * time.Second
 )
 
 // statementTime is how long the database may take for a statement before the connection counts as lost.

@@ -219,7 +219,9 @@ func (r *Relay) settle(ctx context.Context, db *pgx.Conn, all []*delivery) error
 			r.o.Logger.Error("an invalidation was given up", "topic", d.topic, "rows", d.rows, "age", d.oldest, "error", d.err)
 		default:
 			r.note(func(s *RelayStats) { s.Failed++; s.Err = d.err })
-			r.o.Logger.Warn("an invalidation failed, and is done again", "topic", d.topic, "rows", d.rows, "attempts", d.attempts, "error", d.err)
+			if d.attempts&(d.attempts-1) == 0 {
+				r.o.Logger.Warn("an invalidation failed, and is done again", "topic", d.topic, "rows", d.rows, "attempts", d.attempts, "error", d.err)
+			}
 			for _, id := range d.rows {
 				failed, problems = append(failed, id), append(problems, printable(d.err))
 			}

@@ -103,7 +103,8 @@ func (t *Topic[K]) Deliver(ctx context.Context, key []byte, v hotcache.Version) 
 }
 
 // Write adds a row to the outbox in the caller's transaction: that a key was written at a version. Once that is
-// committed a relay tells the cache, and the caller may do so too, to have it done when he goes on.
+// committed a relay tells the cache, and the caller may do so too, to have it done when he goes on. A row that was
+// deleted was written at one more than the version that it had.
 func (t *Topic[K]) Write(ctx context.Context, tx pgx.Tx, key K, v hotcache.Version) error {
 	_, err := t.write(ctx, tx, key, v, 0)
 	return err
@@ -118,7 +119,8 @@ func (t *Topic[K]) write(ctx context.Context, tx pgx.Tx, key K, v hotcache.Versi
 }
 
 // Update runs a change of one row in a transaction, commits it together with a row of the outbox, tells the cache, and
-// takes that row away. The change returns the version that it wrote. It must not commit or roll back. It is run once:
+// takes that row away. The change returns the version that it wrote; for one that deletes the row there is
+// [Topic.Delete]. It must not commit or roll back. It is run once:
 // where the server refuses the transaction, for a conflict with another say, nothing has happened, and the error wraps
 // the server's *[pgconn.PgError].
 //
@@ -146,6 +148,19 @@ func (t *Topic[K]) Update(ctx context.Context, db DB, key K, change func(ctx con
 	// A row that stays is told again by a relay, which does no harm.
 	_, _ = db.Exec(ctx, `delete from `+table+` where id = $1`, row)
 	return v, nil
+}
+
+// Delete does what [Topic.Update] does, for a change that takes the row away: the change returns the version that the row
+// had, from "delete … returning version", and the cache is told one more, which Delete returns. With the version of the
+// row itself what is cached would stay, for it is no older. A version of 0 stays 0.
+func (t *Topic[K]) Delete(ctx context.Context, db DB, key K, change func(ctx context.Context, tx pgx.Tx) (hotcache.Version, error)) (hotcache.Version, error) {
+	return t.Update(ctx, db, key, func(ctx context.Context, tx pgx.Tx) (hotcache.Version, error) {
+		had, err := change(ctx, tx)
+		if had > 0 {
+			had++
+		}
+		return had, err
+	})
 }
 
 // commit runs the transaction. With an error the version is that which may have been written.

@@ -31,6 +31,45 @@ func testUpdate(t *testing.T, s *shop) {
 	}
 }
 
+// What is cached of a row has the version that a delete of it returns, and goes all the same.
+func testDelete(t *testing.T, s *shop) {
+	cache, err := hotcache.New(func(ctx context.Context, id int64, _ hotcache.Version) (price int64, v hotcache.Version, err error) {
+		err = s.db.QueryRow(ctx, `select price, version from `+s.name+` where id = $1`, id).Scan(&price, &v)
+		if errors.Is(err, pgx.ErrNoRows) {
+			err = hotcache.ErrNotFound
+		}
+		return price, v, err
+	}, hotcache.Options[int64, int64]{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer cache.Close()
+	topic := s.topic(cache, outbox.Options[int64]{})
+	if _, err := topic.Update(t.Context(), s.db, 7, setPrice(s.name, 7, 200)); err != nil {
+		t.Fatal(err)
+	}
+	if price, err := cache.Get(t.Context(), 7); price != 200 || err != nil {
+		t.Fatalf("Get = %d, %v", price, err)
+	}
+	remove := func(ctx context.Context, tx pgx.Tx) (v hotcache.Version, err error) {
+		err = tx.QueryRow(ctx, `delete from `+s.name+` where id = 7 returning version`).Scan(&v)
+		return v, err
+	}
+	if v, err := topic.Delete(t.Context(), s.db, 7, remove); v != 3 || err != nil {
+		t.Errorf("Delete = %d, %v; want 3, one more than the row had", v, err)
+	}
+	if price, err := cache.Get(t.Context(), 7); !errors.Is(err, hotcache.ErrNotFound) {
+		t.Errorf("Get of a row that was deleted = %d, %v", price, err)
+	}
+	if _, err := topic.Delete(t.Context(), s.db, 7, remove); !errors.Is(err, pgx.ErrNoRows) {
+		t.Errorf("Delete of a missing row: %v", err)
+	}
+	v, err := topic.Delete(t.Context(), s.db, 8, func(context.Context, pgx.Tx) (hotcache.Version, error) { return 0, nil })
+	if v != 0 || err != nil || s.waiting() != 0 {
+		t.Errorf("Delete of who counts nothing = %d, %v; %d rows are left", v, err, s.waiting())
+	}
+}
+
 // Weakness 5: nothing is told of a transaction that comes to nothing.
 func testRolledBack(t *testing.T, s *shop) {
 	l := &ledger{}
@@ -143,6 +182,17 @@ func testCacheIsOut(t *testing.T, s *shop) {
 	}
 	l.set(nil)
 	soon(t, "the relay has told it", func() bool { return l.version(7) == 2 && s.waiting() == 0 })
+}
+
+// A cache that is back after a long time is told soon.
+func testBackAfterLong(t *testing.T, s *shop) {
+	topic := s.topic(&ledger{fail: func(int64) error { return errOut }}, outbox.Options[int64]{})
+	s.exec(`insert into ` + string(s.box) + ` (topic, key, version, attempts) values ('prices', '7', 2, 20)`)
+	s.relay(outbox.RelayOptions{}, topic)
+	soon(t, "it has failed once more", func() bool { return s.number(`select count(*) from `+string(s.box)+` where problem is not null`) == 1 })
+	if ms := s.number(`select (1000 * extract(epoch from due - clock_timestamp()))::bigint from ` + string(s.box)); ms > 2600 {
+		t.Errorf("the next attempt is in %d ms", ms)
+	}
 }
 
 // atCommit has every commit that changed a row run something.
