@@ -56,6 +56,8 @@ var directions = []direction{
 		[]string{"github.com/redis/rueidis"}, "nodes see the contract and its types, never each other"},
 	{"hotcache/outbox", []string{"hotcache"}, []string{"github.com/jackc/pgx/v5"},
 		"it sees the contract of the cache, and who has no PostgreSQL does not carry its driver"},
+	{"hotcache/outbox/outboxprom", []string{"hotcache/outbox"}, []string{"github.com/prometheus/client_golang"},
+		"metrics see what every relay says of itself, and who wants none of them does not carry them"},
 	{"hotcache/hotcacheprom", []string{"hotcache"}, []string{"github.com/prometheus/client_golang"},
 		"metrics see what every cache says of itself, and who wants none of them does not carry them"},
 	{"rmap/rmapredis", []string{"rmap", "internal/feed", "internal/redisfeed"}, []string{"github.com/redis/rueidis"},
