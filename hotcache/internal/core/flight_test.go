@@ -68,7 +68,7 @@ func TestKeep(t *testing.T) {
 	}{
 		"stored":   {Filled{Stamp: Stamp{7, 10}}, nil, true, []Do{DoKeep}},
 		"refused":  {Filled{Refusal: Outdated, Stamp: Stamp{7, 10}}, nil, true, nil},
-		"unknown":  {Filled{Stamp: Stamp{7, 10}}, errTest, true, nil},
+		"unknown":  {Filled{Stamp: Stamp{7, 10}}, errTest, true, []Do{DoFail}},
 		"unproved": {Filled{Stamp: Stamp{7, 10}}, nil, false, nil},
 		"old":      {Filled{Stamp: Stamp{7, 9}}, nil, true, nil},
 	} {
@@ -80,7 +80,7 @@ func TestKeep(t *testing.T) {
 			}
 			fill := b.want(b.f.Loaded(b.now, load.Op, item(1), good, nil), DoServe, DoFill)
 			b.now += time.Millisecond
-			if keep := b.want(b.f.Filled(b.now, fill.Op, c.r, c.err), c.want...); c.want != nil && keep.Times != good.Minus(time.Millisecond) {
+			if keep := b.want(b.f.Filled(b.now, fill.Op, c.r, c.err), c.want...); keep.Do == DoKeep && keep.Times != good.Minus(time.Millisecond) {
 				t.Errorf("%+v", keep)
 			}
 		})

@@ -81,6 +81,7 @@ type nodeState struct {
 	failures int
 	outUntil time.Duration // the breaker is open
 	probing  bool          // one flight may try whether it is back
+	vouched  bool          // a head ended its last outage, and it has answered nothing since
 }
 
 // A flight is one way to an item, shared by the reads that joined it.
@@ -386,14 +387,20 @@ func (f *Front) notePause(key string, pause time.Duration) {
 	f.pauses[key] = pause
 }
 
-// Filled is told what the home did with what was loaded.
+// Filled is told what the home did with what was loaded. If it did not take it, or is not known to, the lease is given back,
+// so that nobody waits for its end; when it has taken it there is none any more.
 func (f *Front) Filled(now time.Duration, op OpID, r Filled, err error) []Action {
 	fl := f.finish(op)
 	if fl == nil {
 		return f.flush()
 	}
-	f.judge(now, fl.home, err)
-	if err == nil && r.Refusal == Stored && fl.stale != nil {
+	if err != nil { // it may be full, and good for reading: that it is away, whoever reads finds out
+		f.do(Action{Do: DoFail, Node: fl.home, Key: fl.key, Token: fl.token})
+		f.land(fl)
+		return f.flush()
+	}
+	f.judge(now, fl.home, nil)
+	if r.Refusal == Stored && fl.stale != nil {
 		times := fl.times.Minus(now - fl.since)
 		f.keep(now, fl, *fl.stale, times, r.Stamp)
 		f.putCopies(fl, Copy{*fl.stale, times, r.Stamp})

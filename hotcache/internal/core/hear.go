@@ -88,6 +88,7 @@ func (f *Front) closeNode(node int) {
 func (f *Front) Met(now time.Duration, node int, asked, head feed.Position, sent time.Duration) []Action {
 	s := &f.nodes[node].sight
 	blind := !s.proved
+	f.vouch(node, sent)
 	switch {
 	case sent < f.nodes[node].lost: // asked for over a feed that broke since: what came behind it was heard, and forgotten
 	case s.Meet(asked, head, sent):

@@ -18,6 +18,14 @@ func (f *Front) reachable(now time.Duration, node int) bool {
 	return true
 }
 
+// vouch is told that a node answered who asked for its head. That ends an outage, also in a process that has nothing to
+// read, but not before its time, and not twice in a row: where heads come and answers do not, only an answer ends it.
+func (f *Front) vouch(node int, sent time.Duration) {
+	if n := &f.nodes[node]; f.Out(node) && sent >= n.outUntil && !n.vouched {
+		n.failures, n.vouched = 0, true
+	}
+}
+
 // Out tells whether a node is out.
 func (f *Front) Out(node int) bool { return f.nodes[node].failures >= f.set.BreakAfter }
 
@@ -26,7 +34,7 @@ func (f *Front) judge(now time.Duration, node int, err error) {
 	n := &f.nodes[node]
 	n.probing = false
 	if err == nil {
-		n.failures = 0
+		n.failures, n.vouched = 0, false
 		return
 	}
 	n.failures++

@@ -96,3 +96,57 @@ func TestBreaker(t *testing.T) {
 		t.Error("still out")
 	}
 }
+
+// TestHeadEndsOutage: a process that reads nothing learns that a node is back by its heads, when it was left alone for its
+// time. Where heads come and answers do not, it is left alone until it has answered.
+func TestHeadEndsOutage(t *testing.T) {
+	b := newBench(t, func(s *Settings) { s.MaxDirect = 10 })
+	fail := func() {
+		for range 2 {
+			b.f.judge(b.now, 0, errTest)
+		}
+	}
+	fail()
+	b.now += time.Second - 1
+	b.meet()
+	if !b.f.Out(0) {
+		t.Error("a head ends an outage that has just begun")
+	}
+	b.now++
+	b.meet()
+	if b.f.Out(0) {
+		t.Error("still out")
+	}
+	ask := b.want(b.f.Read(b.now, 1, "k", 0), DoAsk)
+	b.f.Answered(b.now, ask.Op, Answer{}, errTest)
+	fail()
+	b.now += time.Second
+	b.meet()
+	if !b.f.Out(0) {
+		t.Error("heads end the outage of a node that answers nothing else")
+	}
+	probe := b.want(b.f.Read(b.now, 2, "l", 0), DoAsk)
+	b.f.Answered(b.now, probe.Op, Answer{State: Hit, Item: &Item{}, Times: good}, nil)
+	fail()
+	b.now += time.Second
+	b.meet()
+	if b.f.Out(0) {
+		t.Error("still out after another outage")
+	}
+}
+
+// TestFullNode: a node that takes nothing, and answers, is not left alone; and leases of what it did not take are given
+// back, so that nobody waits for their ends.
+func TestFullNode(t *testing.T) {
+	b := newBench(t, nil)
+	for id := range ReadID(5) {
+		load := b.leased(id, 0, Answer{})
+		fill := b.want(b.f.Loaded(b.now, load.Op, item(1), good, nil), DoServe, DoFill)
+		if a := b.want(b.f.Filled(b.now, fill.Op, Filled{}, errTest), DoFail); a.Token != fill.Fill.Token || a.Pause != 0 {
+			t.Errorf("%+v", a)
+		}
+	}
+	if b.f.Out(0) {
+		t.Error("it is left alone")
+	}
+}
