@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from latchkey import _core, _request
+from latchkey import _base, _request
 from latchkey._core import Core
 from latchkey._parts import Lease, Phase, State
 from latchkey.errors import (
@@ -737,7 +737,7 @@ def test_a_request_that_breaks_every_connection_is_given_up() -> None:
     hand = ByHand()
     told, _ = hand.acquire()
     (asked,) = hand.sent()
-    for _ in range(_core.FOULS):
+    for _ in range(_base.FOULS):
         hand.hear({"n": asked["n"], "ok": True, "id": asked["id"], "key": "a", "token": 1, "ttl": "long"})
         if told.news:
             break
@@ -818,7 +818,7 @@ def test_close_without_a_connection() -> None:
 
 def test_requests_are_bounded() -> None:
     hand = ByHand()
-    for _ in range(_core.MAX_PENDING):
+    for _ in range(_base.MAX_PENDING):
         hand.acquire()
     with pytest.raises(Refused, match="no more are allowed"):
         hand.acquire()
@@ -826,7 +826,7 @@ def test_requests_are_bounded() -> None:
 
 def test_what_is_unsent_is_bounded() -> None:
     hand = ByHand()
-    hand.core.backlog = _core.MAX_UNSENT + 1
+    hand.core.backlog = _base.MAX_UNSENT + 1
     with pytest.raises(Unavailable, match="does not read"):
         hand.acquire()
 
