@@ -809,6 +809,38 @@ def test_close_without_a_connection() -> None:
     hand = ByHand()
     hand.cut()
     hand.core.close(hand.now)
+    hand.sleep(999)
+    assert hand.owner.last == "opened"
+    hand.sleep(1)
+    assert hand.owner.last == ("over", None)
+
+
+def test_close_on_the_next_connection() -> None:
+    hand = ByHand()
+    _, lease = hand.held()
+    hand.cut()
+    hand.core.close(hand.now)
+    frames = hand.again(leases=[entry(lease)])
+    assert [f["do"] for f in frames] == ["close", "release"]
+    hand.hear({"n": frames[0]["n"], "ok": True})
+    assert hand.owner.last == ("over", None) and hand.core.wake_at() is None
+
+
+def test_close_when_the_session_is_gone() -> None:
+    hand = ByHand()
+    hand.cut()
+    hand.core.close(hand.now)
+    hand.connect()
+    _, asked = hand.sent()
+    hand.hear({"latchkey": 1}, {"n": asked["n"], "ok": False, "code": "session_lost", "op": "open"})
+    assert hand.owner.last == ("over", None) and hand.core.drop
+
+
+def test_close_before_the_session_is_open() -> None:
+    hand = ByHand(start=False)
+    hand.core.start(hand.now)
+    hand.connect()
+    hand.core.close(hand.now)
     hand.settle()
     assert hand.owner.last == ("over", None)
 

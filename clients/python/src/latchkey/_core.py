@@ -206,9 +206,10 @@ class Core(Session):
             self._answer(call, None, call.fail(Closed, "the client was closed"))
         self._calls.clear()
         self._end_watches(Closed("the client was closed", op="watch"))
-        if self.state is not State.UP:
+        if not self._session:
             self._end(None)
             return
+        # Without a connection, the next one says goodbye if it comes in time.
         self._goodbye = Call("close", {}, None, now)
         self._goodbye.ours = True
         self._goodbye_until = now + GOODBYE_WAIT

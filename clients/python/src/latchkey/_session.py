@@ -37,7 +37,8 @@ class Session(Deadlines):
         if error is not None:
             if error.code == "session_lost" and self._session:
                 self._lose_session()
-                self._open(now)
+                if not self._closing:
+                    self._open(now)
                 return
             raise error
         session = _frames.text(frame, "session")
@@ -136,6 +137,9 @@ class Session(Deadlines):
         """Lose what the session held. Requests that wait stay for the next one."""
         self.log.warning("the broker ended the session; holds: %d", len(self.holds))
         self._session = ""
+        if self._closing:
+            self._end(None)  # there is nobody to say goodbye to
+            return
         for call in list(self._calls.values()):
             if call.do not in ("release", "renew", "detach") or call.lease is None or call.lease.detached:
                 continue
@@ -186,17 +190,16 @@ class Session(Deadlines):
         self._out.clear()
         self.state = State.PAUSE
         self._attempt_until = self._ping_at = None
-        if self._closing:
-            self._end(None)
-            return
         if not self._opened:
-            self._end(error)
+            self._end(None if self._closing else error)
             return
         if error.code == "session_lost" and was is not State.CONNECTING and self._session:
             self._taken()
             return
         if was is State.UP:
             self._cut_up(error, now)
+        if self._closing and not self._session:
+            return
         self._connect_at = now + self._pause / 2 + self._rand() * self._pause / 2
         self._pause = min(max(2 * self._pause, FIRST_PAUSE), LONGEST_PAUSE)
 
