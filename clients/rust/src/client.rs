@@ -13,8 +13,9 @@ use crate::limits::{MAX_HOUR, RELEASE_WAIT, TWO_TO_53};
 use crate::options::{AcquireOptions, ConnectOptions, ForceOptions, Forced, Keys, ListOptions, WatchOptions};
 use crate::request::{check, span, Fields, Op};
 use crate::session::{Granted, Session, Setup};
+use crate::sight::Listing;
 use crate::watch::{Buffer, Watch};
-use crate::wire::{self, Listing, Server};
+use crate::wire::{self, Server};
 use crate::Result;
 
 /// What keeps a session open: it is closed in the background when the last one is dropped.

@@ -5,7 +5,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::wire::Holder;
+use crate::sight::Holder;
 
 /// What happened, for programs. These are the codes of the protocol.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]

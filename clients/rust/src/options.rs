@@ -8,7 +8,7 @@ use crate::error::Error;
 use crate::limits::*;
 use crate::request::{span, Fields, Mode, Ttl, Wait};
 use crate::session::Asks;
-use crate::wire::Queued;
+use crate::sight::Queued;
 use crate::Result;
 
 /// How much a message for the logger matters.

@@ -7,7 +7,7 @@ use std::task::{Context, Poll, Waker};
 
 use crate::client::Handle;
 use crate::error::Error;
-use crate::wire::WatchEvent;
+use crate::sight::WatchEvent;
 use crate::Result;
 
 /// Events between the session and the reader of a watch.
@@ -56,7 +56,7 @@ impl Buffer {
         state.waker.take()
     }
 
-    fn poll(&self, cx: &mut Context<'_>) -> Poll<Option<Result<WatchEvent>>> {
+    pub fn poll(&self, cx: &mut Context<'_>) -> Poll<Option<Result<WatchEvent>>> {
         let mut state = self.lock();
         if let Some(event) = state.events.pop_front() {
             return Poll::Ready(Some(Ok(event)));

@@ -3,7 +3,8 @@
 use super::calls::{cancelled, never_answered};
 use super::*;
 use crate::error::Code;
-use crate::wire::{decode, decode_failure, decode_grant, loss, Notice, Reply, WatchEvent, What};
+use crate::sight::WatchEvent;
+use crate::wire::{decode, decode_failure, decode_grant, loss, Notice, Reply, What};
 
 /// The line of an answer that nobody sent.
 const NO_ANSWER: &str = "{}";

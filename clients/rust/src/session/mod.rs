@@ -21,8 +21,9 @@ use tokio_util::sync::CancellationToken;
 use crate::clock::{Alarm, Alarms, Micros, NEVER};
 use crate::error::Error;
 use crate::request::{Fields, Op};
+use crate::sight::Queued;
 use crate::watch::Buffer;
-use crate::wire::{Grant, Lines, Queued, Server};
+use crate::wire::{Grant, Lines, Server};
 use crate::{Level, Logger, OnQueued, OnTroubled, Result, Trouble};
 
 pub(crate) use holds::{Granted, View};
