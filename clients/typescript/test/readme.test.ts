@@ -8,7 +8,7 @@ import { test } from "node:test";
 import { fileURLToPath } from "node:url";
 import { connect } from "../src/index.js";
 import { Broker } from "./broker.js";
-import { until, within } from "./scripted.js";
+import { LONG, until, within } from "./scripted.js";
 
 const root = fileURLToPath(new URL("../../", import.meta.url));
 
@@ -20,7 +20,7 @@ test("README.md", async () => {
   const web = createServer((_, response) => response.end("ok")).listen(0, "127.0.0.1");
   await once(web, "listening");
   const { port } = web.address() as { port: number };
-  const client = await connect(broker.address);
+  const client = await connect({ address: broker.address, grace: LONG });
   await mkdir(`${root}build/readme`, { recursive: true });
   try {
     for (const [i, block] of blocks.entries()) {

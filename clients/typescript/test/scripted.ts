@@ -6,6 +6,9 @@ import type { Clock } from "../src/clock.js";
 import { systemClock } from "../src/clock.js";
 import type { ConnectOptions } from "../src/options.js";
 
+/** A grace, in ms, that no busy machine uses up; also, no ping comes in the middle of what a test sends. */
+export const LONG = 60_000;
+
 export type Frame = Record<string, unknown>;
 
 /** A value that somebody will bring. */
@@ -183,7 +186,7 @@ export class Scripted {
 
   /** Connects a client, without answering it. */
   dial(options: ConnectOptions = {}, clock: Clock = systemClock()): Promise<Client> {
-    const connecting = connectWith({ address: this.address, ...options }, clock);
+    const connecting = connectWith({ address: this.address, grace: LONG, ...options }, clock);
     void connecting.then(
       (client) => this.#clients.push(client),
       () => {},
