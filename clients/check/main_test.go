@@ -44,6 +44,7 @@ var languages = []*language{
 	{"go", func() (string, error) { _, err := binaries(); return "", err }},
 	foreign("typescript"),
 	foreign("python"),
+	foreign("rust"),
 }
 
 // foreign makes a language of a folder.
