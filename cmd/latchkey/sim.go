@@ -32,13 +32,13 @@ func (a *app) simCommand() *cobra.Command {
 with a queue, a database with a replica, and what goes wrong between them.
 
 The policy "ours" is package hotcache: its own decisions, driven by a simulator. The
-policy "source" is a cache as it is written by hand: delete on write, memory that only
-a time to live ends, hot keys that each server finds for itself, copies at random
-places that are each filled from the database. --compare shows both on the same work.
+policy "source" is a cache as it is written by hand, and shown as that: delete on
+write, memory that only a time to live ends, hot keys that each server finds for
+itself, copies at random places that are each filled from the database. --compare shows both on the same work.
 The same seed gives the same bytes.
 
-A trace is a key a line, read at --rate, or rows of time,key,op: seconds, and read or
-write.
+A trace is a key a line, read at --rate, or rows of time,key,op: seconds or dates as
+2026-11-30T23:59:59Z, and read or write.
 
 Faults are KIND@START+DURATION:WHICH, and --fault may be given often:
   crash@2s         the next writer dies between its commit and the invalidation
@@ -212,16 +212,13 @@ func (a *app) simShow(r *sim.Report, page *os.File) error {
 			return fmt.Errorf("--html: %w", err)
 		}
 	}
+	if len(r.Results) > 0 && r.Results[0].Remark != "" {
+		a.notef("warning: %s", r.Results[0].Remark)
+	}
 	if a.json {
 		return a.object(r)
 	}
-	text := r.Text()
-	for _, result := range r.Results {
-		if result.Interrupted {
-			text += "\n" + result.Policy + " was interrupted: this is what there was until then\n"
-		}
-	}
-	if err := a.writeAll(text); err != nil {
+	if err := a.writeAll(r.Text()); err != nil {
 		return err
 	}
 	if page != nil {

@@ -11,7 +11,7 @@ import (
 // The policies.
 const (
 	Ours   = "ours"   // package hotcache
-	Source = "source" // the rules of a cache written by hand
+	Source = "source" // the rules of a cache written by hand, as which it is shown
 )
 
 // Config is one run. Begin with [Defaults]: not every zero is a world.

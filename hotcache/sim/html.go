@@ -35,8 +35,8 @@ func (r Report) summary(b *strings.Builder) {
 	if c.Trace != nil {
 		what = fmt.Sprintf("The work is the trace %s.", c.TraceName)
 	} else {
-		what = fmt.Sprintf("%s reads of %s keys with a skew of %v, %s a second", grouped(uint64(c.Reads)), grouped(uint64(c.Keys)),
-			c.Skew, grouped(uint64(c.Rate)))
+		what = fmt.Sprintf("%s reads of %s keys with a skew of %v, %s a second", whole(uint64(c.Reads)), whole(uint64(c.Keys)),
+			c.Skew, whole(uint64(c.Rate)))
 		if c.WriteEvery > 0 {
 			what += fmt.Sprintf(", and a write after every %d", c.WriteEvery)
 		}
@@ -51,23 +51,42 @@ func (r Report) summary(b *strings.Builder) {
 	if len(faults) > 0 {
 		fmt.Fprintf(b, " What goes wrong: <code>%s</code>.", html.EscapeString(strings.Join(faults, " ")))
 	}
+	for _, res := range r.Results {
+		fmt.Fprintf(b, " <b>%s</b> is %s.", shown(res.Policy), explained[res.Policy])
+	}
 	b.WriteString("</p>\n")
 	for _, res := range r.Results {
+		if res.Remark != "" {
+			fmt.Fprintf(b, "<p class=\"lead\"><b>Look at the trace:</b> %s.</p>\n", html.EscapeString(res.Remark))
+			break
+		}
+	}
+	for _, res := range r.Results {
 		if res.Interrupted {
-			fmt.Fprintf(b, "<p class=\"lead\"><b>%s was interrupted:</b> this is what there was until then.</p>\n", res.Policy)
+			fmt.Fprintf(b, "<p class=\"lead\"><b>%s was interrupted:</b> this is what there was until then.</p>\n", shown(res.Policy))
 		}
 	}
 }
+
+// explained says what the policies are.
+var explained = map[string]string{
+	Ours: "package hotcache",
+	Source: "a cache as one writes it: delete on write, memory that only a time to live ends, hot keys that each server finds " +
+		"for itself, copies at random places that are each filled from the database",
+}
+
+// whole is grouped for a text that is broken at spaces.
+func whole(n uint64) string { return strings.ReplaceAll(grouped(n), " ", "\u00a0") }
 
 // figures is the table.
 func (r Report) figures(b *strings.Builder) {
 	b.WriteString("<div class=\"scroll\"><table><thead><tr><th></th>")
 	for _, res := range r.Results {
-		fmt.Fprintf(b, `<th class="number"><i class="%s"></i>%s</th>`, res.Policy, res.Policy)
+		fmt.Fprintf(b, `<th class="number"><i class="%s"></i>%s</th>`, res.Policy, shown(res.Policy))
 	}
 	b.WriteString("<th class=\"what\"></th></tr></thead><tbody>\n")
 	for _, l := range lines() {
-		fmt.Fprintf(b, "<tr><th>%s</th>", l.name)
+		fmt.Fprintf(b, "<tr><th>%s<small>%s</small></th>", l.name, l.what) // the one or the other is shown, by the width
 		for _, res := range r.Results {
 			fmt.Fprintf(b, `<td class="number">%s</td>`, l.value(res))
 		}
@@ -93,7 +112,7 @@ func (r Report) over(title, note string, of func(*Result) []float64) plot {
 	p := plot{title: title, note: note}
 	for _, res := range r.Results {
 		p.seconds = max(p.seconds, span(res))
-		p.rows = append(p.rows, plotRow{res.Policy, res.Policy, of(res)})
+		p.rows = append(p.rows, plotRow{shown(res.Policy), res.Policy, of(res)})
 	}
 	return p
 }
@@ -101,7 +120,7 @@ func (r Report) over(title, note string, of func(*Result) []float64) plot {
 func (r Report) plots() []plot {
 	load := plot{title: "Load of each node", note: "Questions that reads asked it. Even is good."}
 	for _, res := range r.Results {
-		row := plotRow{name: res.Policy, class: res.Policy}
+		row := plotRow{name: shown(res.Policy), class: res.Policy}
 		for i, n := range res.NodeLoad {
 			row.values = append(row.values, float64(n))
 			if len(load.bars) <= i {
@@ -152,7 +171,7 @@ func (r Report) plots() []plot {
 
 // answers shows where the answers of one policy came from.
 func answers(res *Result) plot {
-	p := plot{title: "Who answers: " + res.Policy, note: "Reads a second.", seconds: span(res), stacked: true}
+	p := plot{title: "Who answers: " + shown(res.Policy), note: "Reads a second.", seconds: span(res), stacked: true}
 	p.rows = []plotRow{
 		{"memory of the server", "memory", perSecond(res, func(b *Bucket) float64 { return float64(b.L1Hits) })},
 		{"a node", "atnode", perSecond(res, func(b *Bucket) float64 { return float64(b.NodeHits) })},
@@ -187,11 +206,7 @@ func (r Report) settings(b *strings.Builder) {
 	}
 	b.WriteString("<details><summary>Keys that were read most</summary><ol>")
 	for _, k := range r.Results[0].Top {
-		name := []rune(k.Key)
-		if len(name) > 80 {
-			name = append(name[:79], '…')
-		}
-		fmt.Fprintf(b, "<li><code>%s</code> %s</li>", html.EscapeString(string(name)), grouped(k.Reads))
+		fmt.Fprintf(b, "<li><code>%s</code> %s</li>", html.EscapeString(cut(k.Key, 80)), whole(k.Reads))
 	}
 	b.WriteString("</ol></details>\n")
 }

@@ -24,9 +24,49 @@ func TestTrace(t *testing.T) {
 	if r := run(t, ofTrace("0,a\n5,b\n6,b")); r.Seconds != 6 || r.Top[0] != (KeyReads{"b", 2}) {
 		t.Errorf("times from 0: %+v", r)
 	}
+	if r := run(t, ofTrace("2026-11-30T23:59:59.5Z,a\n\"2026-12-01T01:00:01+01:00\",b,write\n2026-12-01T00:00:02Z,a")); r.Seconds != 2.5 ||
+		r.Reads != 2 || r.Writes != 1 || r.Remark != "" {
+		t.Errorf("dates: %+v", r)
+	}
 	r = run(t, ofTrace("key,with,commas\nother\nother\nkey5\n"))
 	if r.Reads != 4 || r.Keys != 3 || r.Top[0] != (KeyReads{"other", 2}) {
 		t.Errorf("got %+v", r)
+	}
+}
+
+// TestTraceThatLooksLikeRows says so where every line is taken for a key, and has what rows have.
+func TestTraceThatLooksLikeRows(t *testing.T) {
+	for _, text := range []string{"30.11.2026 12:00,a,read\n", "ts,key,op\n1,a,read\n", "noon,a,w", "2026-11-30 12:00,a,x"} {
+		cfg := ofTrace(text)
+		r := run(t, cfg)
+		if !strings.Contains(r.Remark, "every line of reads.csv is one key") {
+			t.Errorf("%q: %q", text, r.Remark)
+		}
+		if !strings.Contains(string(Report{cfg, []*Result{r}}.HTML()), r.Remark) {
+			t.Errorf("%q: the page does not say so", text)
+		}
+	}
+}
+
+// TestTextFits: a terminal of 80 columns breaks no line.
+func TestTextFits(t *testing.T) {
+	cfg := ofTrace(strings.Repeat(strings.Repeat("k", 1000)+"\n", 1000) + "b\n")
+	cfg.Nodes = 20
+	r := run(t, cfg)
+	for range 20 {
+		r.Top = append(r.Top, KeyReads{"a key of some length, as there are many", 1_234_567})
+	}
+	for i := range r.NodeLoad {
+		r.NodeLoad[i] = 123_456_789
+	}
+	text := Report{cfg, []*Result{r, r}}.Text()
+	for line := range strings.Lines(text) {
+		if n := len([]rune(strings.TrimSuffix(line, "\n"))); n > 80 {
+			t.Errorf("%d columns: %s", n, line)
+		}
+	}
+	if strings.Count(text, "123456789") != 40 || strings.Count(text, "1 234 567") != 3 {
+		t.Errorf("a number is broken, or missing:\n%s", text)
 	}
 }
 
@@ -35,12 +75,12 @@ func TestBrokenTrace(t *testing.T) {
 	for text, want := range map[string]string{
 		"":                                      "reads.csv:1: the trace is empty",
 		"\n\n":                                  "reads.csv:2: the trace is empty",
-		"1,a\nx,b":                              `reads.csv:2: "x" is not a time in seconds`,
+		"1,a\nx,b":                              `reads.csv:2: "x" is neither a time in seconds nor a date as 2026-11-30T23:59:59Z`,
 		"1,a\n2":                                "reads.csv:2: there are 1 fields",
 		"1,a\n2,b,read,more":                    "reads.csv:2: there are 4 fields",
 		"1,a\n\n0.5,b":                          "reads.csv:3: the time 0.5 is before that of the row above",
-		"1,a\n1e300,b":                          "reads.csv:2: the time 1e+300 is more than a year after the first",
-		"1,a\nNaN,b":                            `reads.csv:2: "NaN" is not a time in seconds`,
+		"1,a\n1e300,b":                          "reads.csv:2: the time 1e300 is more than a year after the first",
+		"1,a\nNaN,b":                            `reads.csv:2: "NaN" is neither a time in seconds`,
 		"1,a,frobnicate":                        `reads.csv:1: "frobnicate" is neither read nor write`,
 		"1,\"a":                                 "reads.csv:1: the quotes do not fit together",
 		"1,":                                    "reads.csv:1: the key is empty",
@@ -148,6 +188,10 @@ func TestPage(t *testing.T) {
 		if strings.Contains(page, bad) {
 			t.Errorf("the page has %q", bad)
 		}
+	}
+	cfg.Policy = Source
+	if page := string(Report{cfg, []*Result{run(t, cfg)}}.HTML()); strings.Contains(page, ">source<") || !strings.Contains(page, "<b>by hand</b> is") {
+		t.Error("the page has a policy that it does not explain")
 	}
 	if !strings.Contains(page, "&lt;script&gt;") || strings.Count(page, "<svg") < 6 {
 		t.Error("the page lacks keys or plots")

@@ -77,6 +77,14 @@ func (r Report) MarshalJSON() ([]byte, error) {
 	}{settings, faults, r.Results})
 }
 
+// shown is what a person reads for a policy.
+func shown(policy string) string {
+	if policy == Source {
+		return "by hand"
+	}
+	return policy
+}
+
 // A line is one of the figures that are shown for each policy.
 type line struct {
 	name  string
@@ -141,7 +149,7 @@ func lines() []line {
 		{"commands to invalidate", func(r *Result) string { return grouped(r.Invalidations) }, ""},
 		{"messages lost", func(r *Result) string { return grouped(r.LostMessages) }, "about invalidations"},
 		{"broadcasts missed", func(r *Result) string { return grouped(r.LostHeard) }, "by a server"},
-		{"noticed in time", func(r *Result) string { return part(r.LostNoticed, r.LostHeard) }, "within the time that memory is trusted"},
+		{"of them noticed in time", func(r *Result) string { return part(r.LostNoticed, r.LostHeard) }, "within the time that memory is trusted"},
 		{"bytes", func(r *Result) string { return sizeOf(r.Bytes) }, "between servers and nodes"},
 	}
 }
@@ -157,7 +165,7 @@ func (r Report) Text() string {
 	columns := make([]int, len(r.Results))
 	rows := make([][]string, len(all))
 	for i, res := range r.Results {
-		columns[i] = len(res.Policy)
+		columns[i] = len(shown(res.Policy))
 		for j, l := range all {
 			rows[j] = append(rows[j], l.value(res))
 			columns[i] = max(columns[i], len([]rune(rows[j][i])))
@@ -172,28 +180,63 @@ func (r Report) Text() string {
 	}
 	var names []string
 	for _, res := range r.Results {
-		names = append(names, res.Policy)
+		names = append(names, shown(res.Policy))
 	}
 	row("", names)
 	for j, l := range all {
 		row(l.name, rows[j])
 	}
+	b.WriteByte('\n')
 	for _, res := range r.Results {
-		fmt.Fprintf(&b, "\nload per node, %s: ", res.Policy)
+		var loads []string
 		for i, n := range res.NodeLoad {
 			if i == 16 && len(res.NodeLoad) > 20 {
-				fmt.Fprintf(&b, " … %d more", len(res.NodeLoad)-i)
+				loads = append(loads, fmt.Sprintf("… %d more", len(res.NodeLoad)-i))
 				break
 			}
-			fmt.Fprintf(&b, " %d", n)
+			loads = append(loads, strconv.FormatUint(n, 10))
 		}
-	}
-	b.WriteString("\n\nmost read: ")
-	if len(r.Results) > 0 {
-		for _, k := range r.Results[0].Top[:min(5, len(r.Results[0].Top))] {
-			fmt.Fprintf(&b, " %s %s", strconv.Quote(k.Key), grouped(k.Reads))
-		}
+		items(&b, "load per node, "+shown(res.Policy)+":", loads)
 	}
 	b.WriteByte('\n')
+	var most []string
+	if len(r.Results) > 0 {
+		for _, k := range r.Results[0].Top[:min(5, len(r.Results[0].Top))] {
+			most = append(most, strconv.Quote(cut(k.Key, 40))+" "+grouped(k.Reads))
+		}
+	}
+	items(&b, "most read:", most)
+	for _, res := range r.Results {
+		if res.Interrupted {
+			fmt.Fprintf(&b, "\n%s was interrupted: this is what there was until then\n", shown(res.Policy))
+		}
+	}
 	return b.String()
+}
+
+// textWide is how wide a text is at most: a terminal that is no wider breaks no line.
+const textWide = 80
+
+// items writes items behind a heading, each of them whole.
+func items(b *strings.Builder, heading string, all []string) {
+	b.WriteString(heading)
+	at := len(heading)
+	for _, item := range all {
+		n := 2 + len([]rune(item))
+		if at+n > textWide {
+			b.WriteString("\n")
+			at = 0
+		}
+		b.WriteString("  " + item)
+		at += n
+	}
+	b.WriteByte('\n')
+}
+
+// cut makes a key short enough to be shown.
+func cut(key string, most int) string {
+	if name := []rune(key); len(name) > most {
+		return string(name[:most-1]) + "…"
+	}
+	return key
 }

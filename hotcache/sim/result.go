@@ -12,6 +12,7 @@ import (
 type Result struct {
 	Policy      string  `json:"policy"`
 	Interrupted bool    `json:"interrupted,omitempty"` // the run was ended early
+	Remark      string  `json:"remark,omitempty"`      // how the trace was read, where that may not be as it was meant
 	Seconds     float64 `json:"seconds"`               // of virtual time, from the first read to the last
 
 	Reads       uint64 `json:"reads"` // that were answered, or failed

@@ -31,8 +31,8 @@ type TraceError struct {
 func (e *TraceError) Error() string { return fmt.Sprintf("%s:%d: %s", e.Name, e.Line, e.Why) }
 
 // traced is work from a file: a key a line, each of which is read at the rate of the settings, or rows of time, key and
-// what is done with it. Which of them it is, the first line tells: rows begin with a number of seconds and a comma, or
-// with a heading. It is read as it is needed, so its length does not matter; only its keys are kept.
+// what is done with it. Which of them it is, the first line tells: rows begin with a number of seconds and a comma, with
+// a date as RFC 3339 has it, or with a heading. It is read as it is needed, so its length does not matter; only its keys are kept.
 type traced struct {
 	cfg   *Config
 	r     *rand.Rand
@@ -44,6 +44,7 @@ type traced struct {
 	first float64 // the time of the first row
 	timed bool    // first is known
 	begun bool
+	doubt bool // lines are keys, and the first one has the commas of a row
 }
 
 func newTraced(cfg *Config, from io.Reader, k *keys) *traced {
@@ -89,11 +90,33 @@ func (t *traced) next() (op, bool, error) {
 // begins looks at the first line and tells whether it is a heading.
 func (t *traced) begins(text string) bool {
 	word, _, comma := strings.Cut(text, ",")
-	word = strings.TrimSpace(word)
-	_, err := strconv.ParseFloat(word, 64)
+	word = strings.Trim(word, ` "`)
+	_, timed := seconds(word)
 	heading := strings.EqualFold(word, "time")
-	t.rows = comma && (err == nil || heading)
+	t.rows = comma && (timed || heading)
+	t.doubt = !t.rows && strings.Count(text, ",") == 2
 	return t.rows && heading
+}
+
+// remark is what a person should know of the trace that may have been read as something else, or nothing.
+func (t *traced) remark() string {
+	if !t.doubt {
+		return ""
+	}
+	return fmt.Sprintf("every line of %s is one key, with its commas, for the first one begins neither with a time in seconds, "+
+		"nor with a date as %s, nor with the heading time,", t.cfg.TraceName, exampleDate)
+}
+
+const exampleDate = "2026-11-30T23:59:59Z"
+
+// seconds reads a number of seconds, of any epoch, or a date.
+func seconds(text string) (float64, bool) {
+	text = strings.TrimSpace(text)
+	if date, err := time.Parse(time.RFC3339, text); err == nil {
+		return float64(date.Unix()) + float64(date.Nanosecond())/1e9, true
+	}
+	at, err := strconv.ParseFloat(text, 64)
+	return at, err == nil
 }
 
 func (t *traced) parse(text string) (op, error) {
@@ -139,19 +162,19 @@ func (t *traced) row(text string, o *op) (key string, err error) {
 	if len(fields) < 2 || len(fields) > 3 {
 		return "", t.wrong("there are %d fields, not time,key or time,key,op; a key with a comma is written in quotes", len(fields))
 	}
-	at, err := strconv.ParseFloat(strings.TrimSpace(fields[0]), 64)
-	if err != nil || math.IsNaN(at) || math.IsInf(at, 0) {
-		return "", t.wrong("%q is not a time in seconds", shorten(fields[0]))
+	at, ok := seconds(fields[0])
+	if !ok || math.IsNaN(at) || math.IsInf(at, 0) {
+		return "", t.wrong("%q is neither a time in seconds nor a date as %s", shorten(fields[0]), exampleDate)
 	}
 	if !t.timed {
 		t.timed, t.first = true, at
 	}
 	since := at - t.first
 	if since < t.at.Seconds()-1e-9 {
-		return "", t.wrong("the time %v is before that of the row above", at)
+		return "", t.wrong("the time %s is before that of the row above", fields[0])
 	}
 	if since > (365 * 24 * time.Hour).Seconds() {
-		return "", t.wrong("the time %v is more than a year after the first", at)
+		return "", t.wrong("the time %s is more than a year after the first", fields[0])
 	}
 	t.at = max(t.at, time.Duration(since*float64(time.Second)))
 	if len(fields) == 3 {

@@ -84,6 +84,9 @@ func Run(ctx context.Context, cfg Config) (*Result, error) {
 		return nil, w.err
 	}
 	w.finish()
+	if t, ok := w.work.(*traced); ok {
+		w.res.Remark = t.remark()
+	}
 	return w.res, nil
 }
 
