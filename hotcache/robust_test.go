@@ -11,9 +11,10 @@ import (
 	"github.com/latchkey-go/latchkey/hotcache"
 )
 
-// A badCodec does not encode what is below zero: it panics, refuses, or sleeps for an hour of its synctest bubble.
+// A badCodec does not encode what is below zero: it panics, refuses, or sleeps for an hour.
 type badCodec struct{ how string }
 
+// Encode runs in a synctest bubble.
 func (b badCodec) Encode(v int) ([]byte, error) {
 	if v < 0 {
 		switch b.how {
