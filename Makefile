@@ -87,3 +87,4 @@ bench: tools ## measure against peers; writes docs/benchmarks*.md
 	@if [ ! -f bench/go.mod ]; then echo "make bench: there is no bench module in this tree"; exit 1; fi
 	@cd bench && go run . --only memory,durable,contended,million,expiry,held,lmx,inproc --write ../docs/benchmarks.md
 	@cd bench && go run . --only map,cache --write ../docs/benchmarks-map-cache.md
+	@cd bench && go run . --only clients --write ../docs/benchmarks-clients.md

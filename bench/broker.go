@@ -26,17 +26,26 @@ func (e *env) buildBroker(ctx context.Context) error {
 		e.broker = path
 		return err
 	}
-	out, err := exec.CommandContext(ctx, "go", "list", "-m", "-f", "{{.Dir}}", module).Output()
+	root, err := moduleDir(ctx)
 	if err != nil {
-		return fmt.Errorf("find the module %s (run this in the folder bench): %w", module, err)
+		return err
 	}
 	e.broker = filepath.Join(e.dir, "latchkey")
 	build := exec.CommandContext(ctx, "go", "build", "-o", e.broker, "./cmd/latchkey")
-	build.Dir = strings.TrimSpace(string(out))
+	build.Dir = root
 	if text, err := build.CombinedOutput(); err != nil {
 		return fmt.Errorf("build the broker: %w: %s", err, text)
 	}
 	return nil
+}
+
+// moduleDir is where the module under measurement is.
+func moduleDir(ctx context.Context) (string, error) {
+	out, err := exec.CommandContext(ctx, "go", "list", "-m", "-f", "{{.Dir}}", module).Output()
+	if err != nil {
+		return "", fmt.Errorf("find the module %s (run this in the folder bench): %w", module, err)
+	}
+	return strings.TrimSpace(string(out)), nil
 }
 
 // broker is a running latchkey serve.

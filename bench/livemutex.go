@@ -26,6 +26,11 @@ import (
 //go:embed npm/package.json npm/package-lock.json
 var npmFiles embed.FS
 
+// npmAgent drives the package's client.
+//
+//go:embed npm/agent.js
+var npmAgent []byte
+
 // npmVersion is the version of live-mutex that they pin.
 const npmVersion = "0.2.25"
 

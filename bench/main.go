@@ -69,7 +69,7 @@ func table() []row {
 		memoryOne(), memoryMany(), durableOne(), durableMany(),
 		contendedMemory(), contendedDurable(), contendedEtcd(),
 		millionLeases(), expiry(), keysHeld(),
-	}, lmxRows(), mapRows(), cacheRows(), inprocRows())
+	}, lmxRows(), clientRows(), mapRows(), cacheRows(), inprocRows())
 }
 
 func parse(args []string) (options, error) {
@@ -78,7 +78,7 @@ func parse(args []string) (options, error) {
 	f.IntVar(&o.rounds, "rounds", 40, "rounds of each row that count")
 	f.DurationVar(&o.length, "length", 250*time.Millisecond, "length of one arm in one round")
 	f.Uint64Var(&o.seed, "seed", 1, "seed of the order within rounds")
-	f.StringVar(&o.only, "only", "", "run these rows only, separated by commas; inproc, lmx, map and cache stand for all rows that begin so")
+	f.StringVar(&o.only, "only", "", "run these rows only, separated by commas; inproc, lmx, clients, map and cache stand for all rows that begin so")
 	f.BoolVar(&o.quick, "quick", false, "three rounds and small doses, to see that everything works")
 	f.BoolVar(&o.json, "json", false, "print all figures as JSON instead of tables")
 	f.StringVar(&o.write, "write", "", "write the document to this `file`")

@@ -101,9 +101,9 @@ func Allocated(path string) int64 {
 	return st.Blocks * 512 // the unit of st_blocks, whatever the file system's
 }
 
-// dieWithParent makes the kernel end the child when this process dies, however
+// DieWithParent makes the kernel end the child when this process dies, however
 // it dies. A group of its own keeps an interrupt of the terminal from it: we stop
 // it ourselves, in order.
-func dieWithParent(cmd *exec.Cmd) {
+func DieWithParent(cmd *exec.Cmd) {
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL, Setpgid: true}
 }

@@ -50,7 +50,7 @@ func Start(ctx context.Context, c Command) (*Process, error) {
 		p.cmd.Stdout, p.cmd.Stderr = &p.out, &p.out
 	}
 	p.cmd.Env = append(os.Environ(), c.Env...)
-	dieWithParent(p.cmd)
+	DieWithParent(p.cmd)
 	if err := p.cmd.Start(); err != nil {
 		return nil, fmt.Errorf("start %s: %w", c.Name, err)
 	}
