@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import atexit
 import base64
 import json
 import logging
 import os
+import shutil
 import signal
 import socket
 import subprocess
@@ -303,6 +305,7 @@ def binary() -> str:
         _binary = os.environ.get("LATCHKEY_BINARY")
     if not _binary:
         folder = tempfile.mkdtemp(prefix="latchkey-python-")
+        atexit.register(shutil.rmtree, folder, ignore_errors=True)
         _binary = str(Path(folder) / "latchkey")
         subprocess.run(["go", "build", "-o", _binary, "./cmd/latchkey"], cwd=ROOT, check=True)
     return _binary
@@ -323,8 +326,6 @@ class Broker:
         return f"127.0.0.1:{self.port}"
 
     def __enter__(self) -> Broker:
-        with socket.create_server(("127.0.0.1", 0)) as s:
-            self.port = s.getsockname()[1]
         self.start()
         return self
 
@@ -338,15 +339,12 @@ class Broker:
         if self.durable:
             command += ["--data", str(self.folder / "data")]
         self._process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
-        wait_for(self._listens, "the broker's port")
-
-    def _listens(self) -> bool:
-        assert self._process is not None
-        if self._process.poll() is not None:
-            assert self._process.stdout is not None
-            raise AssertionError(f"the broker ended: {self._process.stdout.read()}")
-        with socket.socket() as s:
-            return s.connect_ex(("127.0.0.1", self.port)) == 0
+        assert self._process.stdout is not None
+        said = ""
+        while not (line := self._process.stdout.readline()).startswith("tcp "):
+            said += line
+            assert line, f"the broker ended: {said}"
+        self.port = int(line.rpartition(":")[2])
 
     def kill(self) -> None:
         if self._process is not None:
