@@ -265,7 +265,8 @@ impl Drop for Pending {
         if self.answered || self.handle.shared.with(|session| session.abandon(self.n)) {
             return;
         }
-        // The answer came just before.
+        // The answer came just before, and is here, or will find nobody.
+        self.rx.close();
         if let Ok(Ok(granted)) = self.rx.try_recv() {
             self.handle.shared.with(|session| session.abandon_hold(granted.n));
         }

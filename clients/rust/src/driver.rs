@@ -134,21 +134,27 @@ impl Shared {
             self.poke.notify_one();
         }
         for effect in effects {
-            carry_out(effect);
+            self.carry_out(effect);
         }
         result
     }
-}
 
-/// Carries out an effect. What a callback does by panicking must not end a lease.
-fn carry_out(effect: Effect) {
-    let _ = catch_unwind(AssertUnwindSafe(|| match effect {
-        Effect::Lost(token) => token.cancel(),
-        Effect::Wake(waker) => waker.wake(),
-        Effect::Queued(f, queued) => f(queued),
-        Effect::Troubled(f, trouble) => f(&trouble),
-        Effect::Log(f, level, text) => f(level, &text),
-    }));
+    /// Carries out an effect. What a callback does by panicking must not end a lease.
+    fn carry_out(&self, effect: Effect) {
+        let _ = catch_unwind(AssertUnwindSafe(|| match effect {
+            Effect::Lost(token) => token.cancel(),
+            Effect::Wake(waker) => waker.wake(),
+            Effect::Queued(f, queued) => f(queued),
+            Effect::Acquired(tx, told) => {
+                // Its future was dropped meanwhile.
+                if let Err(Ok(granted)) = tx.send(told) {
+                    self.with(|session| session.abandon_hold(granted.n));
+                }
+            }
+            Effect::Troubled(f, trouble) => f(&trouble),
+            Effect::Log(f, level, text) => f(level, &text),
+        }));
+    }
 }
 
 /// Ends everything also when the task is dropped, with the runtime that it is on.

@@ -94,7 +94,7 @@ impl Session {
                 Err(error.about("acquire", call.fields.first_key()))
             }
         };
-        let _ = tx.send(told);
+        self.effects.push(Effect::Acquired(tx, told));
         Ok(())
     }
 
@@ -162,9 +162,7 @@ impl Session {
         let key = call.hold.and_then(|hold| self.holds.get(&hold)).and_then(|hold| hold.keys.first().cloned());
         let error = error.about(call.op.name(), key.as_deref().or_else(|| call.fields.first_key()));
         match call.sink {
-            Sink::Acquire(tx) => {
-                let _ = tx.send(Err(error));
-            }
+            Sink::Acquire(tx) => self.effects.push(Effect::Acquired(tx, Err(error))),
             Sink::Line(tx) => {
                 let _ = tx.send(Err(error));
             }

@@ -46,7 +46,8 @@ impl Session {
         if let Some(call) = self.calls.get_mut(&n) {
             let key = call.fields.first_key().map(str::to_owned);
             if let Sink::Acquire(tx) = std::mem::replace(&mut call.sink, Sink::Nothing) {
-                let _ = tx.send(Err(never_answered("the cancel was not answered").about("acquire", key.as_deref())));
+                let error = never_answered("the cancel was not answered").about("acquire", key.as_deref());
+                self.effects.push(Effect::Acquired(tx, Err(error)));
             }
         }
     }

@@ -59,6 +59,8 @@ pub(crate) enum Effect {
     Lost(CancellationToken),
     Wake(Waker),
     Queued(OnQueued, Queued),
+    /// How an acquire ended: an effect, so that it comes after `queued`.
+    Acquired(oneshot::Sender<Result<Granted>>, Result<Granted>),
     Troubled(OnTroubled, Trouble),
     Log(Logger, Level, String),
 }

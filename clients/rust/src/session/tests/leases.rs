@@ -68,7 +68,7 @@ fn a_cancel_is_answered_and_a_grant_that_crosses_it_is_nobodys() {
     for crossed in [false, true] {
         let (n, mut rx) = rig.acquire(&["a"], AcquireOptions { id: Some("same".into()), ..options() });
         let request = rig.one();
-        assert!(rig.s.abandon(n));
+        assert!(rig.abandon(n));
         let cancel = rig.one();
         assert_eq!((&cancel["do"], &cancel["id"]), (&json!("cancel"), &json!("same")));
         if crossed {
@@ -85,7 +85,7 @@ fn a_cancel_is_answered_and_a_grant_that_crosses_it_is_nobodys() {
 fn a_cancel_that_is_not_answered_is_an_outcome_unknown() {
     let mut rig = Rig::open(3000);
     let (n, mut rx) = rig.acquire(&["a"], options());
-    rig.s.abandon(n);
+    rig.abandon(n);
     rig.sent();
     rig.pass(1000);
     assert_eq!(code(&mut rx), "unknown");
@@ -97,7 +97,7 @@ fn what_was_never_sent_needs_no_cancel() {
     let mut rig = Rig::open(3000);
     rig.cut();
     let (n, mut rx) = rig.acquire(&["a"], options());
-    rig.s.abandon(n);
+    rig.abandon(n);
     assert_eq!(code(&mut rx), "cancelled");
     assert!(rig.s.calls.is_empty());
 }
@@ -318,4 +318,26 @@ fn alarms_do_not_pile_up() {
     }
     assert!(left <= 4, "{left} alarms are left");
     assert!(rig.s.holds.is_empty() && rig.s.calls.is_empty() && rig.s.waiting.is_empty());
+}
+
+#[test]
+fn queued_is_told_once_and_before_the_answer() {
+    let mut rig = Rig::open(3000);
+    let told = Arc::new(Mutex::new(Vec::new()));
+    let tell = told.clone();
+    let (tx, mut answer) = oneshot::channel::<Result<Granted>>();
+    let o = AcquireOptions { on_queued: Some(Box::new(move |q| tell.lock().unwrap().push(q))), ..options() };
+    let (fields, asks, _) = o.split("a".into()).unwrap();
+    rig.s.acquire(fields, asks, tx).unwrap();
+    let frame = rig.one();
+    let (n, id) = (&frame["n"], &frame["id"]);
+    let queued = json!({"n": n, "queued": true, "id": id, "key": "a", "position": 2, "ahead": [{"token": 4}]});
+    let grant = json!({"n": n, "ok": true, "id": id, "key": "a", "token": 5, "ttl": 30000, "remaining": 30000});
+    let (_, generation) = rig.s.link();
+    rig.s.received(generation, format!("{queued}\n{queued}\n{grant}\n").as_bytes());
+    assert!(matches!(rig.s.effects[..], [Effect::Queued(..), Effect::Acquired(..)]));
+    rig.effects();
+    answer.try_recv().unwrap().unwrap();
+    let told = told.lock().unwrap();
+    assert_eq!((told.len(), &*told[0].key, told[0].position, told[0].ahead[0].token), (1, "a", 2, Some(4)));
 }

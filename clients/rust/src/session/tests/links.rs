@@ -6,7 +6,7 @@ use super::*;
 fn a_cancel_goes_on_after_a_resume_and_its_request_does_not() {
     let mut rig = Rig::open(3000);
     let (n, mut rx) = rig.acquire(&["a"], options());
-    rig.s.abandon(n);
+    rig.abandon(n);
     rig.cut();
     rig.reconnect();
     rig.greet(json!({"session": "S1", "grace": 2940, "leases": []}));
@@ -403,7 +403,7 @@ fn nothing_breaks_whatever_the_broker_says() {
                 0 | 1 => waiting.push(rig.acquire(&["a"], ttl(100 + draw(3000)))),
                 2 if !waiting.is_empty() => {
                     let i = draw(waiting.len() as u64) as usize;
-                    rig.s.abandon(waiting[i].0);
+                    rig.abandon(waiting[i].0);
                 }
                 3 if !holds.is_empty() => {
                     let hold = holds.swap_remove(draw(holds.len() as u64) as usize);

@@ -81,6 +81,7 @@ impl Rig {
                 Effect::Lost(token) => token.cancel(),
                 Effect::Wake(waker) => waker.wake(),
                 Effect::Queued(f, queued) => f(queued),
+                Effect::Acquired(tx, told) => drop(tx.send(told)),
                 Effect::Troubled(f, trouble) => f(&trouble),
                 Effect::Log(f, level, text) => f(level, &text),
             }
@@ -215,6 +216,12 @@ impl Rig {
 
     fn loss(&self, hold: &Granted) -> String {
         self.s.loss(hold.n).map_or(String::new(), |e| e.code().name().to_owned())
+    }
+
+    fn abandon(&mut self, n: u64) -> bool {
+        let there = self.s.abandon(n);
+        self.effects();
+        there
     }
 
     fn command(&mut self, op: Op, fields: Fields) -> Told<String> {
