@@ -5,6 +5,8 @@ behave alike: a lease is renewed by itself, its loss is told before anybody else
 it, a broken connection is made anew and the session taken up again.
 """
 
+import logging
+
 from latchkey import aio, errors
 from latchkey._blocking import Client, Hold, LostEvent, Watch
 from latchkey._clock import clock
@@ -35,6 +37,9 @@ from latchkey.errors import (
 from latchkey.types import FOREVER, Event, Holder, KeyState, Listing, Mode, Queued, Ttl, Wait, Waiter
 
 __version__ = "0.1.0"
+
+# What is logged is for programs that set up logging; others see nothing of it.
+logging.getLogger("latchkey").addHandler(logging.NullHandler())
 
 __all__ = [
     "FOREVER",
