@@ -250,7 +250,7 @@ test("notices end a hold at once, with who did it", async () => {
   const reason = (await aborted(forced)) as latchkey.ForcedError;
   assert.ok(reason instanceof latchkey.ForcedError && reason.message.includes("alice"));
   const many = await held(peer, client.acquire(["a", "b"]));
-  peer.send({ lost: "expired", id: many.id, key: "b", token: 4 }); // an older hold of that key
+  peer.send({ lost: "forced", id: many.id, key: "b", token: 4 }); // an older hold of that key
   peer.send({ lost: "expired", id: many.id, key: "b", token: 18 });
   assert.equal(codeOf(await aborted(many)), "expired");
   const releasing = fails(many.release());
@@ -384,6 +384,26 @@ test("a broker that closes sends requests back, and they wait for the next one",
   await second.greet();
   second.grant(await second.next("acquire"), 40);
   assert.equal((await within("the grant", waiting)).token, 40);
+});
+
+test("what a closing broker sent back is taken back without asking anybody", async () => {
+  const { client, peer } = await server.client();
+  const giveUp = new AbortController();
+  const queued = later<latchkey.Queued>();
+  const waiting = fails(
+    client.acquire("a", { signal: giveUp.signal, onQueued: queued.resolve }),
+    latchkey.CancelledError,
+  );
+  const frame = await peer.next("acquire");
+  peer.send({ n: frame.n, queued: true, id: frame.id, key: "a", position: 0 });
+  await queued.promise;
+  peer.send({ n: frame.n, ok: false, code: "closed", op: "acquire" }, { ok: false, code: "closed", reason: "bye" });
+  await until("the client has noticed", () => !client.connected);
+  giveUp.abort();
+  assert.equal(await waiting, "cancelled");
+  const second = await server.peer();
+  await second.greet();
+  await held(second, client.acquire("b")); // the first frame that comes
 });
 
 test("garbage, a line without end, and a wrong version are errors with a type", async () => {
