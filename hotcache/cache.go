@@ -173,8 +173,9 @@ func (c *Cache[K, V]) read(ctx context.Context, key K, min Version) (V, Version,
 	if err != nil {
 		return zero, 0, err
 	}
+	begin := c.front.Read
 	for range decodeTries {
-		a, err := c.wait(ctx, name, min)
+		a, err := c.wait(ctx, name, min, begin)
 		if err != nil {
 			return zero, 0, err
 		}
@@ -184,7 +185,7 @@ func (c *Cache[K, V]) read(ctx context.Context, key K, min Version) (V, Version,
 		case a.err == nil:
 			return a.value, a.version, nil
 		case a.outcome == fromBroken: // what a node has cannot be decoded: it is loaded anew, and replaced
-			min = Fresh
+			begin = c.front.Reload
 		default:
 			return zero, 0, fmt.Errorf("hotcache: key %v: %w", key, a.err)
 		}
@@ -208,8 +209,11 @@ func (c *Cache[K, V]) encodeKey(key K) (string, error) {
 	return string(data), nil
 }
 
+// A begin is how the core is told of a read.
+type begin func(now time.Duration, id core.ReadID, key string, min Version) []core.Action
+
 // wait has the core answer one read.
-func (c *Cache[K, V]) wait(ctx context.Context, name string, min Version) (answer[V], error) {
+func (c *Cache[K, V]) wait(ctx context.Context, name string, min Version, begin begin) (answer[V], error) {
 	if err := ctx.Err(); err != nil {
 		return answer[V]{}, fmt.Errorf("hotcache: %w", err)
 	}
@@ -222,7 +226,7 @@ func (c *Cache[K, V]) wait(ctx context.Context, name string, min Version) (answe
 	c.lastID++
 	id := c.lastID
 	c.reads[id] = r
-	c.settle(c.front.Read(c.now(), id, name, min))
+	c.settle(begin(c.now(), id, name, min))
 	select {
 	case a := <-r.done:
 		return a, nil

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"runtime/debug"
+	"sync/atomic"
 	"time"
 
 	"github.com/latchkey-go/latchkey/hotcache/internal/core"
@@ -178,6 +179,10 @@ func (c *Cache[K, V]) load(name string, min Version) (Item, Times, error) {
 	if err != nil {
 		return Item{}, Times{}, err
 	}
+	if n := c.stats.stuck.Load(); n >= MaxStuckLoads {
+		return Item{}, Times{}, fmt.Errorf("%w: %d loaders have not returned, though their time is over: they must heed their contexts",
+			ErrOverloaded, n)
+	}
 	ctx, cancel := context.WithTimeout(c.life, c.o.LoadTimeout)
 	defer cancel()
 	began := time.Now()
@@ -204,10 +209,14 @@ func (c *Cache[K, V]) call(ctx context.Context, key K, min Version) (Item, error
 		err  error
 	}
 	done := make(chan loaded, 1)
+	var left atomic.Bool // by whoever of the two is first: the loader that ends, or who waits for it
 	go func() {
 		var l loaded
 		returned := false
 		defer func() {
+			if left.Swap(true) {
+				c.stats.stuck.Add(-1)
+			}
 			if p := recover(); p != nil {
 				c.log.Error("the loader panicked", "panic", fmt.Sprint(p), "stack", string(debug.Stack()))
 				l.err = fmt.Errorf("%w: %v", ErrPanic, p)
@@ -227,9 +236,11 @@ func (c *Cache[K, V]) call(ctx context.Context, key K, min Version) (Item, error
 	select {
 	case l = <-done:
 	case <-ctx.Done():
-		select {
-		case l = <-done:
-		default:
+		c.stats.stuck.Add(1)
+		if left.Swap(true) { // it came at the same moment
+			c.stats.stuck.Add(-1)
+			l = <-done
+		} else {
 			l.err = fmt.Errorf("the loader did not return in %v: %w", c.o.LoadTimeout, context.Cause(ctx))
 		}
 	}

@@ -16,7 +16,8 @@ var (
 	// ErrOutdated: the loader keeps returning rows older than it was asked for: it reads a replica though it was given a
 	// least version, or somebody invalidated before the commit.
 	ErrOutdated = core.ErrOutdated
-	// ErrOverloaded: a cache node is out, and so many loads go past it already that another would endanger the database.
+	// ErrOverloaded: so many loads are under way, and wait, that another would endanger the database: see [Options.MaxLoads];
+	// or so many loaders do not return, though their time is over.
 	ErrOverloaded = core.ErrOverloaded
 	// ErrLoadFailed: somebody else's load of the key failed a moment ago; the text says why.
 	ErrLoadFailed = core.ErrLoadFailed

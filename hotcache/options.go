@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"reflect"
 	"time"
 
 	"github.com/latchkey-go/latchkey/hotcache/internal/core"
@@ -17,6 +18,9 @@ const (
 	MaxValue = 8 << 20
 	// MaxNodes is how many nodes a cache may have.
 	MaxNodes = 1024
+	// MaxStuckLoads is how many loaders of a cache may go on though their time is over: each has a goroutine that nobody can
+	// end. While there are as many no loader is called, and what needs one fails with [ErrOverloaded].
+	MaxStuckLoads = 64
 )
 
 // A Loader reads rows from where they really are. The context is that of the load, not of a reader who happens to wait
@@ -70,16 +74,17 @@ type Options[K comparable, V any] struct {
 	// Trust.
 	Bounded bool
 
-	// LoadTimeout limits a load; a loader that does not return by then is left to itself. With NodeTimeout it must not
+	// LoadTimeout limits a load; a loader that does not return by then is left to itself: see [MaxStuckLoads]. With NodeTimeout it must not
 	// exceed the FloorTTL of the rules. Default 10 s.
 	LoadTimeout time.Duration
 	// NodeTimeout limits whatever a node is asked. Default 1 s.
 	NodeTimeout time.Duration
 	// FirstPause and LastPause: after a failed load nobody loads the key for a while, which doubles. Default 100 ms, 5 s.
 	FirstPause, LastPause time.Duration
-	// MaxDirectLoads is how many loads may go past nodes that are out, at the same time; MaxWaitingLoads how many may
-	// wait for that. Default 32 and 1024.
-	MaxDirectLoads, MaxWaitingLoads int
+	// MaxLoads is how many loads this process may have under way at the same time while nodes answer, and MaxDirectLoads
+	// how many past nodes that are out; for each of the two MaxWaitingLoads may wait, and a read beyond that is
+	// [ErrOverloaded]. Default 64, 32 and 1024; with a negative MaxLoads there is no limit while nodes answer.
+	MaxLoads, MaxDirectLoads, MaxWaitingLoads int
 	// BreakAfter failures in a row a node is left alone for BreakFor. Default 3 and 500 ms.
 	BreakAfter int
 	BreakFor   time.Duration
@@ -147,13 +152,14 @@ func (o Options[K, V]) withDefaults() (Options[K, V], error) {
 		of   *int
 		is   int
 	}{
-		{"MaxDirectLoads", &o.MaxDirectLoads, 32}, {"MaxWaitingLoads", &o.MaxWaitingLoads, 1024}, {"BreakAfter", &o.BreakAfter, 3},
+		{"MaxLoads", &o.MaxLoads, 64}, {"MaxDirectLoads", &o.MaxDirectLoads, 32},
+		{"MaxWaitingLoads", &o.MaxWaitingLoads, 1024}, {"BreakAfter", &o.BreakAfter, 3},
 		{"Copies", &o.Copies, 8},
 	} {
 		if *n.of == 0 {
 			*n.of = n.is
 		}
-		if *n.of < 0 {
+		if *n.of < 0 && n.name != "MaxLoads" {
 			return o, fmt.Errorf("%w: %s is negative", ErrInvalid, n.name)
 		}
 	}
@@ -176,7 +182,8 @@ func (o Options[K, V]) withDefaults() (Options[K, V], error) {
 	if o.Keys == nil {
 		c, canonical := defaultCodec[K]()
 		if !canonical {
-			return o, fmt.Errorf("%w: keys of this type need a codec in Options.Keys", ErrInvalid)
+			return o, fmt.Errorf("%w: keys of the type %v need a codec in Options.Keys: hotcache.JSON[%[2]v]() for a struct, "+
+				"hotcache.Strings or Ints for what is text or a whole number", ErrInvalid, reflect.TypeFor[K]())
 		}
 		o.Keys = c
 	}
@@ -209,6 +216,6 @@ func (o Options[K, V]) settings() core.Settings {
 	return core.Settings{
 		Rules: o.Rules, Trust: o.Trust, StaleWhile: o.StaleWhile, StaleOnError: o.StaleOnError,
 		FirstPause: o.FirstPause, LastPause: o.LastPause, MaxDirect: o.MaxDirectLoads, MaxWaiting: o.MaxWaitingLoads,
-		BreakAfter: o.BreakAfter, BreakFor: o.BreakFor, Tries: 3, Memory: o.MemoryBytes > 0 || o.MemoryEntries > 0,
+		MaxLoads: max(o.MaxLoads, 0), BreakAfter: o.BreakAfter, BreakFor: o.BreakFor, Tries: 3, Memory: o.MemoryBytes > 0 || o.MemoryEntries > 0,
 	}
 }

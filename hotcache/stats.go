@@ -13,6 +13,7 @@ import (
 type stats struct {
 	hits          *xsync.Counter // answers from memory
 	evicted       atomic.Uint64
+	stuck         atomic.Int64 // loaders that go on though their time is over
 	hotSent       atomic.Uint64
 	hotHeard      atomic.Uint64
 	hotBroken     atomic.Uint64
@@ -55,6 +56,7 @@ type Stats struct {
 	Loads         uint64            // calls of the loader
 	LoadErrors    uint64            // those that failed; a row that does not exist is no failure
 	LoadTime      time.Duration     // of all loads
+	StuckLoads    int               // loaders that have not returned yet, though their time is over: see MaxStuckLoads
 	RefusedLease  uint64            // fills that were not stored because their lease was gone
 	RefusedFloor  uint64            // fills that were not stored because they were outdated
 	Invalidations uint64            // heard from nodes
@@ -77,7 +79,7 @@ func (c *Cache[K, V]) Stats() Stats {
 	out := Stats{
 		Reads: map[string]uint64{}, NodeErrors: map[string]uint64{}, NodeReads: map[string]uint64{},
 		MemoryEvicted: c.stats.evicted.Load(), HotSamples: c.samples.taken.Load(), HotMissed: c.samples.missed.Load(),
-		HotSent: c.stats.hotSent.Load(), HotHeard: c.stats.hotHeard.Load(), HotBroken: c.stats.hotBroken.Load(),
+		StuckLoads: int(c.stats.stuck.Load()), HotSent: c.stats.hotSent.Load(), HotHeard: c.stats.hotHeard.Load(), HotBroken: c.stats.hotBroken.Load(),
 	}
 	if c.memory != nil {
 		out.MemoryEntries = c.memory.len()

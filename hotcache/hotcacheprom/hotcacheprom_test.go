@@ -40,7 +40,7 @@ func TestText(t *testing.T) {
 			Reads: map[string]uint64{"memory": 1, "home": 2, "shed": 3}, Loads: 9, LoadErrors: 4, LoadTime: 1500 * time.Millisecond,
 			RefusedLease: 6, RefusedFloor: 7, Invalidations: 8, Losses: 10, Dropped: 11, MemoryEntries: 12, MemoryEvicted: 13,
 			NodeErrors: map[string]uint64{"a": 14, "b": 15}, NodeReads: map[string]uint64{"a": 16, "b": 17},
-			HotKeys: 18, HotSamples: 19, HotMissed: 20, HotSent: 21, HotHeard: 22, HotBroken: 23,
+			StuckLoads: 24, HotKeys: 18, HotSamples: 19, HotMissed: 20, HotSent: 21, HotHeard: 22, HotBroken: 23,
 		},
 		lag: []hotcache.Lag{{Node: "a", Trusted: true, Age: 250 * time.Millisecond}, {Node: "b", Out: true}},
 	}

@@ -41,6 +41,8 @@ func metrics() []metric {
 			}),
 		family("load_seconds_total", "Time that calls of the loader took.", prometheus.CounterValue, "",
 			func(r *reading, e emit) { e(r.LoadTime.Seconds()) }),
+		family("stuck_loads", "Calls of the loader that have not returned, though their time is over.", prometheus.GaugeValue, "",
+			func(r *reading, e emit) { e(float64(r.StuckLoads)) }),
 		family("refused_fills_total", "Loaded values that were not stored, by why.", prometheus.CounterValue, "cause",
 			func(r *reading, e emit) {
 				e(float64(r.RefusedLease), "lease")

@@ -48,7 +48,7 @@ func (o *ours) spawn(place int) {
 		acks: map[core.Stamp]*awaited{}, alarm: -1, turn: o.born, memory: newLRU[remembered](cfg.L1Entries),
 	}
 	set := core.Settings{
-		Rules: o.rules, Trust: cfg.Trust, FirstPause: 100 * time.Millisecond, LastPause: 5 * time.Second, MaxDirect: 32,
+		Rules: o.rules, Trust: cfg.Trust, FirstPause: 100 * time.Millisecond, LastPause: 5 * time.Second, MaxDirect: 32, MaxLoads: 64,
 		MaxWaiting: 1024, BreakAfter: 3, BreakFor: 500 * time.Millisecond, Tries: 3, Memory: cfg.L1, Home: o.ring.Owner,
 	}
 	if cfg.Replicate {

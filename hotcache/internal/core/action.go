@@ -73,7 +73,7 @@ const (
 	FailedLoad                        // no answer: the load failed
 	FailedShared                      // no answer: somebody else's load failed a moment ago
 	FailedOutdated                    // no answer: the loader returned older rows than it was asked for
-	Shed                              // no answer: a node is out, and too many loads go past it already
+	Shed                              // no answer: too many loads are under way, and wait
 	Outcomes                          // how many there are
 )
 

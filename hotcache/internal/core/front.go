@@ -10,8 +10,8 @@ var (
 	// ErrOutdated: the loader keeps returning rows older than it is asked for. A loader must read the primary when it is
 	// asked for a version.
 	ErrOutdated = errors.New("loader returns outdated rows")
-	// ErrOverloaded: a node is out, and so many loads go past it that another one would endanger the database.
-	ErrOverloaded = errors.New("too many loads while a cache node is out")
+	// ErrOverloaded: so many loads are under way, and wait, that another one would endanger the database.
+	ErrOverloaded = errors.New("too many loads")
 	// ErrLoadFailed: the load of somebody else failed a moment ago.
 	ErrLoadFailed = errors.New("load failed elsewhere")
 )
@@ -28,8 +28,10 @@ type Settings struct {
 	// FirstPause and LastPause bound how long nobody loads a key after its load failed; it doubles in between.
 	FirstPause, LastPause time.Duration
 	// MaxDirect is how many loads may go past nodes that are out at the same time, and MaxWaiting how many may wait
-	// for that.
+	// for that, and for the loads of nodes that answer.
 	MaxDirect, MaxWaiting int
+	// MaxLoads is how many loads of nodes that answer may be under way at the same time; 0 is any number.
+	MaxLoads int
 	// BreakAfter is how many failures in a row take a node out, and BreakFor how long it is not asked then.
 	BreakAfter int
 	BreakFor   time.Duration
@@ -71,6 +73,8 @@ type Front struct {
 	direct  int                      // loads that go past a node
 	running map[string]*flight       // the flight of each key that goes past its node first
 	queue   []*flight                // those of them that wait for their load to begin
+	loads   int                      // of nodes that answer
+	turns   []*flight                // those that have leases, and wait for such a load to begin
 	lastOp  OpID
 	out     []Action
 }
@@ -99,8 +103,9 @@ type flight struct {
 	times   Times   // of stale, at since
 	since   time.Duration
 	tries   int
-	past    bool          // it goes past the node
-	loading bool          // its load has begun; kept for those that go past a node
+	past    bool // it goes past the node
+	loading bool // its load has begun; kept for those that go past a node
+	turn    turn
 	next    *flight       // goes past the node too, when this one has landed
 	copies  int           // node that asked for a copy of the key and is to get it; -1 for none
 	asked   time.Duration // when the node that answers next was asked
@@ -152,12 +157,23 @@ func (f *Front) finish(op OpID) *flight {
 // flight brings. Nor must one that wants the row as it is now, or a version that it knows: a flight that asked for the
 // row as it was then may have read it already. Any may join a flight that has yet to ask.
 func (f *Front) Read(now time.Duration, id ReadID, key string, min Version) []Action {
+	return f.read(now, id, key, min, min)
+}
+
+// Reload is Read that loads the row in any case: what there is of it is of no use. Other than who wants it [Fresh], the
+// reader still gets nothing below min.
+func (f *Front) Reload(now time.Duration, id ReadID, key string, min Version) []Action {
+	return f.read(now, id, key, Fresh, min)
+}
+
+// read joins a flight, or begins one, for a read that has no less than least. min is what it is asked for.
+func (f *Front) read(now time.Duration, id ReadID, key string, min, least Version) []Action {
 	home := f.set.Home(key)
 	if fl := f.open[key]; fl != nil && fl.min >= min && (fl.waiting() || (fl.min != Fresh || min == 0) && f.Current(now, home)) {
-		fl.reads[id] = min
+		fl.reads[id] = least
 		return f.flush()
 	}
-	fl := &flight{key: key, home: home, min: min, reads: reads{id: min}, copies: -1}
+	fl := &flight{key: key, home: home, min: min, reads: reads{id: least}, copies: -1}
 	f.open[key] = fl
 	f.begin(now, fl)
 	return f.flush()
@@ -268,6 +284,9 @@ func (f *Front) Answered(now time.Duration, op OpID, a Answer, err error) []Acti
 		f.goPast(now, fl)
 		return f.flush()
 	}
+	if a.State != Lease {
+		f.endTurn(now, fl)
+	}
 	fl.stale, fl.times, fl.since = nil, Times{}, now
 	if a.State != Hit && a.Item != nil {
 		fl.stale, fl.times = a.Item, a.Times
@@ -278,7 +297,7 @@ func (f *Front) Answered(now time.Duration, op OpID, a Answer, err error) []Acti
 	case Lease:
 		fl.token, fl.least, fl.floor = a.Token, a.Min, a.Floor
 		f.serveStale(fl, Stale, f.set.StaleWhile)
-		f.load(now, fl)
+		f.takeTurn(now, fl)
 	case Busy:
 		f.serveStale(fl, Stale, f.set.StaleWhile)
 		if len(fl.reads) == 0 {
@@ -306,20 +325,17 @@ func (f *Front) hit(now time.Duration, fl *flight, a Answer) {
 		f.do(Action{Do: DoPutCopy, Node: fl.copies, Key: fl.key, Copy: Copy{*a.Item, a.Times, a.Stamp}})
 	}
 	if a.Token != 0 { // to be refreshed, by this process, for those who come later
-		fl.token, fl.least, fl.floor = a.Token, a.Min, a.Floor
-		f.load(now, fl)
+		fl.token, fl.least, fl.floor, fl.times = a.Token, a.Min, a.Floor, a.Times
+		f.takeTurn(now, fl)
 		return
 	}
 	f.land(fl)
 }
 
-// load asks the loader, and keeps the lease while it works.
-func (f *Front) load(now time.Duration, fl *flight) {
+// load asks the loader.
+func (f *Front) load(fl *flight) {
 	fl.tries++
 	f.start(fl, Action{Do: DoLoad, Node: fl.home, Min: fl.least})
-	if fl.token != 0 && fl.tries == 1 {
-		f.at(now+f.set.LeaseTTL/3, fl, timerRenew)
-	}
 }
 
 // Loaded is told what the loader returned. A loader without versions returns 0; what it read counts as being as new as
@@ -350,6 +366,7 @@ func (f *Front) Loaded(now time.Duration, op OpID, item Item, times Times, err e
 		return f.flush()
 	}
 	delete(f.pauses, fl.key)
+	f.endTurn(now, fl)
 	f.fail(fl, FailedOutdated, ErrOutdated) // those who want more than there is
 	if fl.past {
 		f.landed(now, fl)
@@ -359,32 +376,6 @@ func (f *Front) Loaded(now time.Duration, op OpID, item Item, times Times, err e
 	fl.stale, fl.times, fl.since = &item, times, now // for memory, when the home has taken it
 	f.start(fl, Action{Do: DoFill, Node: fl.home, Fill: Fill{Key: fl.key, Token: fl.token, Item: item, Times: times}})
 	return f.flush()
-}
-
-func (f *Front) loadFailed(now time.Duration, fl *flight, outcome Outcome, err error) {
-	pause := min(max(2*f.pauses[fl.key], f.set.FirstPause), f.set.LastPause)
-	f.notePause(fl.key, pause)
-	if fl.token != 0 {
-		f.do(Action{Do: DoFail, Node: fl.home, Key: fl.key, Token: fl.token, Why: err.Error(), Pause: pause})
-	}
-	fl.times, fl.since = fl.times.Minus(now-fl.since), now
-	if !f.serveStale(fl, StaleOnError, f.set.StaleOnError) {
-		f.fail(fl, outcome, err)
-	}
-	if fl.past {
-		f.landed(now, fl)
-	}
-	f.land(fl)
-}
-
-// maxPauses is for how many keys the length of the pause is remembered.
-const maxPauses = 1 << 12
-
-func (f *Front) notePause(key string, pause time.Duration) {
-	if len(f.pauses) >= maxPauses {
-		clear(f.pauses)
-	}
-	f.pauses[key] = pause
 }
 
 // Filled is told what the home did with what was loaded. If it did not take it, or is not known to, the lease is given back,
@@ -431,6 +422,8 @@ func (f *Front) Renewed(now time.Duration, op OpID, held bool, err error) []Acti
 	f.judge(now, fl.home, err)
 	if held || err != nil {
 		f.at(now+f.set.LeaseTTL/3, fl, timerRenew)
+	} else if fl.turn == waitsForTurn {
+		fl.turn = waitsInVain
 	}
 	return f.flush()
 }

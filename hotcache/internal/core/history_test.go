@@ -98,7 +98,7 @@ func (w *world) atRest() {
 		for what, n := range map[string]int{
 			"reads without an answer": len(p.reading), "open flights": len(f.open), "operations": len(f.flights),
 			"flights asleep": len(f.asleep), "flights past a node": len(f.running) + len(f.queue) + f.direct, "timers": len(f.timers),
-			"actions": len(f.out), "pauses beyond the keys": max(len(f.pauses)-w.keys, 0),
+			"actions": len(f.out), "loads": f.loads + len(f.turns), "pauses beyond the keys": max(len(f.pauses)-w.keys, 0),
 		} {
 			if n != 0 {
 				w.fail("at rest %s has %d %s", p.name, n, what)

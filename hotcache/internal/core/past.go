@@ -49,6 +49,7 @@ func (f *Front) judge(now time.Duration, node int, err error) {
 // Nothing is heard of invalidations meanwhile, so a read must not join a load that has begun. It may join one that has
 // not: so there is at most one load of a key under way, and one behind it that everybody joins.
 func (f *Front) goPast(now time.Duration, fl *flight) {
+	f.endTurn(now, fl)
 	if len(fl.reads) == 0 {
 		f.land(fl) // what it brings would be for nobody
 		return
@@ -90,7 +91,7 @@ func (f *Front) loadPast(now time.Duration, fl *flight) {
 	f.direct++
 	fl.loading = true
 	f.running[fl.key] = fl
-	f.load(now, fl)
+	f.load(fl)
 }
 
 // landed makes room for the next load that goes past a node. Those whose readers have all gone are not made.

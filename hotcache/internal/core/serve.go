@@ -71,6 +71,33 @@ func (f *Front) land(fl *flight) {
 	f.closeTo(fl)
 }
 
+func (f *Front) loadFailed(now time.Duration, fl *flight, outcome Outcome, err error) {
+	pause := min(max(2*f.pauses[fl.key], f.set.FirstPause), f.set.LastPause)
+	f.notePause(fl.key, pause)
+	if fl.token != 0 {
+		f.do(Action{Do: DoFail, Node: fl.home, Key: fl.key, Token: fl.token, Why: err.Error(), Pause: pause})
+	}
+	fl.times, fl.since = fl.times.Minus(now-fl.since), now
+	if !f.serveStale(fl, StaleOnError, f.set.StaleOnError) {
+		f.fail(fl, outcome, err)
+	}
+	f.endTurn(now, fl)
+	if fl.past {
+		f.landed(now, fl)
+	}
+	f.land(fl)
+}
+
+// maxPauses is for how many keys the length of the pause is remembered.
+const maxPauses = 1 << 12
+
+func (f *Front) notePause(key string, pause time.Duration) {
+	if len(f.pauses) >= maxPauses {
+		clear(f.pauses)
+	}
+	f.pauses[key] = pause
+}
+
 // errShared is the error of somebody else's load, of which only the text is known.
 type errShared struct{ why string }
 

@@ -64,7 +64,7 @@ func (w *world) spawn(place int) {
 	}
 	set := Settings{
 		Rules: w.rules(), Trust: simTrust, StaleWhile: w.stale, StaleOnError: w.stale,
-		FirstPause: 50 * time.Millisecond, LastPause: 400 * time.Millisecond, MaxDirect: 2, MaxWaiting: 2,
+		FirstPause: 50 * time.Millisecond, LastPause: 400 * time.Millisecond, MaxDirect: 2, MaxWaiting: 2, MaxLoads: max(1, w.keys-2),
 		BreakAfter: 3, BreakFor: 200 * time.Millisecond, Tries: 3, Memory: w.memory, Home: w.ring.Owner,
 	}
 	if w.hot {
@@ -402,7 +402,8 @@ func (p *simProc) serve(a *Action) {
 		}
 		p.w.count(a.Outcome.String())
 		p.w.say("%s reads %s: %v", p.name, r.key, a.Err)
-		if r.calm && p.w.versions != deaf {
+		crowded := a.Outcome == Shed && p.front.loads == p.front.set.MaxLoads // by one key, if it is written very often
+		if r.calm && p.w.versions != deaf && !crowded {
 			p.w.fail("%s cannot read %s though nothing is wrong: %v", p.name, r.key, a.Err)
 		}
 	}

@@ -57,7 +57,7 @@ func (f *Front) Tick(now time.Duration) []Action {
 			f.awake(t.fl)
 			f.askHome(now, t.fl)
 		case t.kind == timerReload:
-			f.load(now, t.fl)
+			f.load(t.fl)
 		}
 	}
 	return f.flush()
