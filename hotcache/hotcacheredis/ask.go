@@ -164,15 +164,11 @@ func (n *Node) Renew(ctx context.Context, key string, t hotcache.Token) (bool, e
 	return held == 1, describe(err, "renew the lease of", key)
 }
 
-// maxWhy is how much of a loader's error is kept for those who wait.
-const maxWhy = 512
-
 // Fail implements [hotcache.Node].
 func (n *Node) Fail(ctx context.Context, key string, t hotcache.Token, why string, pause time.Duration) error {
 	err := n.ready(ctx, key)
 	if err == nil {
-		why = why[:min(len(why), maxWhy)]
-		_, err = n.run(ctx, n.about(n.scripts.fail, key, key, hex16(uint64(t)), why, millis(pause)))
+		_, err = n.run(ctx, n.about(n.scripts.fail, key, key, hex16(uint64(t)), core.Shortened(why), millis(pause)))
 	}
 	return describe(err, "fail", key)
 }
@@ -180,7 +176,10 @@ func (n *Node) Fail(ctx context.Context, key string, t hotcache.Token, why strin
 // Invalidate implements [hotcache.Node]. Among the members may be one that nobody is: the server has forgotten some.
 func (n *Node) Invalidate(ctx context.Context, key string, v hotcache.Version, by hotcache.Member) (hotcache.Invalidation, []hotcache.Member, error) {
 	inv, members, err := n.invalidate(ctx, key, v, by)
-	return inv, members, describe(err, "invalidate", key)
+	if err != nil { // a cache names the key, as people read it
+		err = fmt.Errorf("hotcacheredis: invalidate: %w", translated(err))
+	}
+	return inv, members, err
 }
 
 func (n *Node) invalidate(ctx context.Context, key string, v hotcache.Version, by hotcache.Member) (inv hotcache.Invalidation, members []hotcache.Member, err error) {

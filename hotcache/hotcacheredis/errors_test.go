@@ -3,7 +3,9 @@ package hotcacheredis
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -100,6 +102,57 @@ func TestBadArguments(t *testing.T) {
 }
 
 func second[T any](_ T, err error) error { return err }
+
+// A cache names the key of an invalidation that failed, as people read it; nobody else does.
+func TestKeyNamedOnce(t *testing.T) {
+	server := redistest.Start(t, redistest.Options{})
+	n := open(t, server.URL(), Options{Timeout: 100 * time.Millisecond})
+	load := func(context.Context, string, hotcache.Version) (string, hotcache.Version, error) { return "nails", 1, nil }
+	cache, err := hotcache.New(load, hotcache.Options[string, string]{Nodes: []hotcache.NamedNode{{Name: "a", Node: n}},
+		NodeTimeout: 100 * time.Millisecond})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer cache.Close()
+	server.Freeze()
+	defer server.Thaw()
+	err = cache.Invalidate(t.Context(), "screws", 7)
+	if err == nil || strings.Count(err.Error(), "screws") != 1 || !strings.Contains(err.Error(), `node "a"`) {
+		t.Errorf("Invalidate: %v", err)
+	}
+}
+
+// The log of a program with many nodes says which one lost its subscription.
+func TestLogNamesTheNode(t *testing.T) {
+	server := redistest.Start(t, redistest.Options{})
+	log := &lines{}
+	n := open(t, server.URL(), Options{Namespace: "prices", Logger: slog.New(slog.NewTextHandler(log, nil))})
+	l, _ := follow(t, n, "me")
+	server.KillPubSub()
+	l.until(t, "it is down", func() bool { return l.downs > 0 })
+	for _, what := range []string{"connected", "lost"} {
+		want := `msg="redis subscription ` + what + `" namespace=prices address=` + server.Addr()
+		soon(t, "the log has "+want, func() bool { return log.has(want) })
+	}
+}
+
+// lines are what was logged.
+type lines struct {
+	mu   sync.Mutex
+	text strings.Builder
+}
+
+func (l *lines) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.Write(p)
+}
+
+func (l *lines) has(part string) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return strings.Contains(l.text.String(), part)
+}
 
 // What a newer version wrote, or something else, is refused and left alone.
 func TestWhatIsNotOurs(t *testing.T) {

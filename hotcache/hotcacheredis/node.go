@@ -19,9 +19,12 @@
 // A Redis may evict what it likes: an item that is gone is a miss, a lease that is gone is a load that is not stored. Of
 // the floors it cannot forget one without forgetting the generation, so that all loads go to the primary for a while; a
 // list of members that is gone makes writers wait for as long as anybody may trust his memory. A server that was started
-// again, with old data or none, or a replica that was made the primary, begins a generation too. Two things it cannot
-// know: that its clock was set forward by more than [hotcache.Rules.FloorTTL], and, for as long as its connections last,
-// that a server which was the primary before, and was not started again since, is the primary once more.
+// again, with old data or none, or a replica that was made the primary, begins a generation too.
+//
+// What it cannot know: that its clock was set forward (strict invalidations may then not wait for all, for as long as
+// [hotcache.Options.Trust], and by more than [hotcache.Rules.FloorTTL] floors are forgotten too early); that it was cut
+// off, and another server is the primary by now; and, for as long as connections last, that a server which was the
+// primary before, and was not started again since, is the primary once more.
 //
 // Bound the memory of the server with maxmemory, and give it the policy allkeys-lru or allkeys-lfu: floors and leases
 // are in constant use, so that they are the last to go. Where nothing is evicted, a full server still takes
@@ -232,7 +235,8 @@ func New(client rueidis.Client, o Options) (*Node, error) {
 	n := &Node{client: client, o: o, keys: k, scripts: newScripts(k.base), one: make(chan struct{}, 1)}
 	n.life, n.end = context.WithCancel(context.Background())
 	n.trust.Store(int64(time.Second)) // until it is known better
-	n.hub = redisfeed.New(client, redisfeed.Options{Heartbeat: o.Heartbeat, Timeout: o.Pong, Logger: o.Logger})
+	n.hub = redisfeed.New(client, redisfeed.Options{Heartbeat: o.Heartbeat, Timeout: o.Pong,
+		Logger: o.Logger.With("namespace", o.Namespace)})
 	return n, nil
 }
 

@@ -4,6 +4,7 @@ import (
 	"slices"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/latchkey-go/latchkey/hotcache"
 	"github.com/latchkey-go/latchkey/hotcache/internal/core"
@@ -186,6 +187,12 @@ func longReason(e *env) {
 	e.fail("k", e.lease("k").Token, strings.Repeat("why ", 10_000), long)
 	if a := e.state("k", core.Failed); !strings.HasPrefix(a.Why, "why ") || len(a.Why) > 4096 {
 		e.Errorf("of a long reason, %d bytes were kept", len(a.Why))
+	}
+	for _, before := range []string{"", "x", "xx", "xxx"} { // whatever the limit is, one of them has it inside of a character
+		e.fail("j"+before, e.lease("j"+before).Token, before+strings.Repeat("\U0001F512", 2_000), long)
+		if a := e.state("j"+before, core.Failed); !utf8.ValidString(a.Why) {
+			e.Errorf("a long reason was cut inside of a character: it ends with %q", a.Why[len(a.Why)-4:])
+		}
 	}
 }
 

@@ -5,7 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -42,7 +44,8 @@ type Options struct {
 	// MinBackoff and MaxBackoff bound the pause before a new connection. It begins with MinBackoff, doubles, and is
 	// drawn at random below that each time; 0 is 50 ms and 2 s.
 	MinBackoff, MaxBackoff time.Duration
-	// Logger is told of connections and losses, never of what is in a message; nil is silent.
+	// Logger is told of connections and losses, with the address of the server, never of what is in a message; nil is
+	// silent.
 	Logger *slog.Logger
 }
 
@@ -101,9 +104,11 @@ type Hub struct {
 // New returns a hub over the client, which stays the caller's: it must outlive the hub. The connection is made for the
 // first subscription.
 func New(client rueidis.Client, o Options) *Hub {
+	o = o.withDefaults()
+	o.Logger = o.Logger.With("address", strings.Join(slices.Sorted(maps.Keys(client.Nodes())), ", "))
 	ctx, cancel := context.WithCancel(context.Background())
 	return &Hub{
-		client: client, o: o.withDefaults(), ctx: ctx, cancel: cancel, poke: make(chan struct{}, 1),
+		client: client, o: o, ctx: ctx, cancel: cancel, poke: make(chan struct{}, 1),
 		channels: make(map[string][]*Subscription), dirty: make(map[string]struct{}),
 		why: errors.New("not connected yet"),
 	}

@@ -3,6 +3,7 @@ package core
 import (
 	"math/rand/v2"
 	"time"
+	"unicode/utf8"
 
 	"github.com/latchkey-go/latchkey/internal/feed"
 )
@@ -295,6 +296,18 @@ func (h *Home) Renew(now time.Duration, key string, t Token) bool {
 // maxWhy is how much of a loader's error is kept for those who wait.
 const maxWhy = 512
 
+// Shortened is what is kept of a loader's error. It is not cut inside of a character.
+func Shortened(why string) string {
+	if len(why) <= maxWhy {
+		return why
+	}
+	end := maxWhy
+	for end > maxWhy-utf8.UTFMax && !utf8.RuneStart(why[end]) {
+		end--
+	}
+	return why[:end]
+}
+
 // Fail ends a lease whose load failed. Until the pause is over nobody loads the key; those who ask are told why. wake
 // tells whether somebody waits for the key.
 func (h *Home) Fail(now time.Duration, key string, t Token, why string, pause time.Duration) (wake bool) {
@@ -305,7 +318,7 @@ func (h *Home) Fail(now time.Duration, key string, t Token, why string, pause ti
 	delete(h.leases, key)
 	if pause > 0 {
 		h.forgetFailures(now)
-		h.failed[key] = failure{why: why[:min(len(why), maxWhy)], until: now + pause}
+		h.failed[key] = failure{why: Shortened(why), until: now + pause}
 	}
 	return l.waiters
 }
