@@ -107,7 +107,9 @@ func second[T any](_ T, err error) error { return err }
 func TestKeyNamedOnce(t *testing.T) {
 	server := redistest.Start(t, redistest.Options{})
 	n := open(t, server.URL(), Options{Timeout: 100 * time.Millisecond})
-	load := func(context.Context, string, hotcache.Version) (string, hotcache.Version, error) { return "nails", 1, nil }
+	load := func(context.Context, string, hotcache.Version) (string, hotcache.Version, error) {
+		return "nails", 1, nil
+	}
 	cache, err := hotcache.New(load, hotcache.Options[string, string]{Nodes: []hotcache.NamedNode{{Name: "a", Node: n}},
 		NodeTimeout: 100 * time.Millisecond})
 	if err != nil {
