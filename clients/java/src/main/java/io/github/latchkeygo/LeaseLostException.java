@@ -1,0 +1,15 @@
+package io.github.latchkeygo;
+
+/** A hold was lost. Whoever has it must stop. */
+public class LeaseLostException extends LatchkeyException {
+  private static final long serialVersionUID = 1L;
+
+  LeaseLostException(String code, Details details) {
+    super(code, details);
+  }
+
+  @Override
+  public Kind kind() {
+    return Kind.LOSS;
+  }
+}
