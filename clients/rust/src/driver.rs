@@ -151,6 +151,10 @@ impl Shared {
                     self.with(|session| session.abandon_hold(granted.n));
                 }
             }
+            Effect::Line(tx, told) => drop(tx.send(told)),
+            Effect::Done(tx, told) => drop(tx.send(told)),
+            Effect::Watching(tx, told) => drop(tx.send(told)),
+            Effect::Discard(asks) => drop(asks),
             Effect::Troubled(f, trouble) => f(&trouble),
             Effect::Log(f, level, text) => f(level, &text),
         }));

@@ -472,3 +472,31 @@ async fn tasks_contend() {
     })
     .await;
 }
+
+/// Callbacks own what they like, such as the client itself, and may call it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn callbacks_may_own_and_use_the_client_and_panic() {
+    let broker = Broker::start(false);
+    let a = broker.client(10_000).await;
+    let kept = Arc::new(a.acquire("kept", options()).await.unwrap());
+    let owning = |wait| {
+        let (mine, other, hold) = (a.clone(), a.clone(), kept.clone());
+        AcquireOptions {
+            wait,
+            on_queued: Some(Box::new(move |_| assert!(!mine.is_connected(), "on purpose"))),
+            on_troubled: Some(Arc::new(move |_| assert!(other.is_connected() && hold.is_safe()))),
+            ..options()
+        }
+    };
+    let hold = a.acquire("k", owning(Wait::Unbounded)).await.unwrap();
+    assert_eq!(code(a.acquire("k", owning(Wait::Try)).await), Code::Busy);
+    assert_eq!(code(a.acquire("k", owning(Wait::AtMost(Duration::from_millis(20)))).await), Code::Timeout);
+    assert_eq!(code(a.acquire("", owning(Wait::Try)).await), Code::Refused);
+    let last = owning(Wait::Unbounded);
+    drop(kept);
+    let waits = queued(&a, "k", last).await;
+    drop(hold);
+    within("the grant", waits).await.unwrap().unwrap().release().await.unwrap();
+    until("what a callback owned is gone with it", || async { is_free(&a, "kept").await }).await;
+    a.close().await;
+}

@@ -83,10 +83,10 @@ impl Session {
         if call.abandoned {
             return Ok(()); // it crossed the cancel, which releases it
         }
-        let Some(call) = self.take_call(n) else { return Ok(()) };
+        let Some(mut call) = self.take_call(n) else { return Ok(()) };
         let Sink::Acquire(tx) = call.sink else { return Ok(()) };
         let id = grant.id.clone();
-        let told = match self.hold(grant, call.sent.unwrap_or(call.start), call.asks) {
+        let told = match self.hold(grant, call.sent.unwrap_or(call.start), &mut call.asks) {
             Ok(granted) => Ok(granted),
             Err(error) => {
                 // Giving it back is kinder than letting the key idle until the broker ends it.
@@ -95,6 +95,7 @@ impl Session {
             }
         };
         self.effects.push(Effect::Acquired(tx, told));
+        self.effects.push(Effect::Discard(call.asks));
         Ok(())
     }
 
@@ -137,19 +138,20 @@ impl Session {
 
     pub(super) fn resolve(&mut self, n: u64, line: &str) {
         let Some(call) = self.take_call(n) else { return };
+        self.effects.push(Effect::Discard(call.asks));
         match call.sink {
             Sink::Line(tx) => {
-                let _ = tx.send(Ok(line.to_owned()));
+                self.effects.push(Effect::Line(tx, Ok(line.to_owned())));
             }
             Sink::Renewal => self.renewed(call.hold, line, call.sent.unwrap_or(call.start)),
             Sink::Extend(tx) => {
                 let result = self.extended(call.hold, line, call.sent.unwrap_or(call.start));
-                let _ = tx.send(result);
+                self.effects.push(Effect::Done(tx, result));
             }
             Sink::Release => self.released(call.hold, Ok(())),
             Sink::Cancel(other) => self.reject(other, cancelled()),
             Sink::Watch(tx) => {
-                let _ = tx.send(Ok(n));
+                self.effects.push(Effect::Watching(tx, Ok(n)));
             }
             Sink::WatchAgain => self.tell_watch(n, WatchEvent::gap()),
             Sink::Goodbye => self.finish(),
@@ -161,21 +163,20 @@ impl Session {
         let Some(call) = self.take_call(n) else { return };
         let key = call.hold.and_then(|hold| self.holds.get(&hold)).and_then(|hold| hold.keys.first().cloned());
         let error = error.about(call.op.name(), key.as_deref().or_else(|| call.fields.first_key()));
+        self.effects.push(Effect::Discard(call.asks));
         match call.sink {
             Sink::Acquire(tx) => self.effects.push(Effect::Acquired(tx, Err(error))),
-            Sink::Line(tx) => {
-                let _ = tx.send(Err(error));
-            }
+            Sink::Line(tx) => self.effects.push(Effect::Line(tx, Err(error))),
             Sink::Renewal => self.renewal_failed(call.hold, error),
             Sink::Extend(tx) => {
                 let error = self.judged(call.hold, error);
-                let _ = tx.send(Err(error));
+                self.effects.push(Effect::Done(tx, Err(error)));
             }
             Sink::Release => self.released(call.hold, Err(error)),
             Sink::Cancel(other) => self.reject(other, never_answered(&format!("the cancel failed: {error}"))),
             Sink::Watch(tx) => {
                 self.watches.remove(&n);
-                let _ = tx.send(Err(error));
+                self.effects.push(Effect::Watching(tx, Err(error)));
             }
             Sink::WatchAgain => {
                 if let Some(watching) = self.watches.remove(&n) {

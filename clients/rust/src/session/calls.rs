@@ -9,18 +9,27 @@ use crate::request::{aged, check, check_frame, encode};
 impl Session {
     /// Asks for a lease, and says under which number.
     pub fn acquire(&mut self, fields: Fields, asks: Asks, tx: oneshot::Sender<Result<Granted>>) -> Result<u64> {
-        check(Op::Acquire, &fields)?;
+        if let Err(error) = self.check_acquire(&fields) {
+            self.effects.push(Effect::Discard(asks));
+            return Err(error);
+        }
+        let id = fields.id.clone().unwrap_or_default();
+        let mut call = self.new_call(Op::Acquire, fields, Sink::Acquire(tx));
+        call.asks = asks;
+        let n = self.submit(call)?;
+        self.waiting.insert(id);
+        Ok(n)
+    }
+
+    fn check_acquire(&self, fields: &Fields) -> Result<()> {
+        check(Op::Acquire, fields)?;
         let key = fields.first_key().unwrap_or_default().to_owned();
         let id = fields.id.clone().unwrap_or_default();
         if self.by_id.contains_key(&*id) || self.waiting.contains(&id) {
             let reason = "this client holds, or waits, under the same id; leave it out for one of its own";
             return Err(Error::refused(reason).about("acquire", Some(&key)));
         }
-        let mut call = self.new_call(Op::Acquire, fields, Sink::Acquire(tx));
-        call.asks = asks;
-        let n = self.submit(call)?;
-        self.waiting.insert(id);
-        Ok(n)
+        Ok(())
     }
 
     /// Takes a request back whose caller gave up, and who may still wait for how that ends. Says
@@ -117,7 +126,11 @@ impl Session {
 
     /// Sends a call, or keeps it for the next connection.
     pub(super) fn submit(&mut self, call: Call) -> Result<u64> {
-        self.admit(&call).map_err(|e| e.about(call.op.name(), call.fields.first_key()))?;
+        if let Err(error) = self.admit(&call) {
+            let error = error.about(call.op.name(), call.fields.first_key());
+            self.effects.push(Effect::Discard(call.asks));
+            return Err(error);
+        }
         let n = call.n;
         let due = self.due(&call);
         self.calls.insert(n, call);

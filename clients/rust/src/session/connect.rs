@@ -177,7 +177,7 @@ impl Session {
         self.suspect = false;
         self.alarms.set(Alarm::Ping, self.now.saturating_add(self.ping_every()));
         if let Some(first) = self.first.take() {
-            let _ = first.send(Ok(()));
+            self.effects.push(Effect::Done(first, Ok(())));
         }
         Ok(())
     }
@@ -231,7 +231,7 @@ impl Session {
             _ => error,
         };
         if let Some(first) = self.first.take() {
-            let _ = first.send(Err(told.about("connect", None)));
+            self.effects.push(Effect::Done(first, Err(told.about("connect", None))));
         }
         self.abort();
     }

@@ -33,7 +33,7 @@ impl Session {
         self.closing = true;
         self.alarms.clear_all();
         if let Some(first) = self.first.take() {
-            let _ = first.send(Err(Error::closed().about("connect", None)));
+            self.effects.push(Effect::Done(first, Err(Error::closed().about("connect", None))));
         }
         for n in self.active() {
             let key = self.holds[&n].keys[0].clone();

@@ -75,7 +75,7 @@ impl Held {
 
 impl Session {
     /// Begins to hold what was granted to a request that was sent then.
-    pub(super) fn hold(&mut self, grant: Grant, sent: Micros, asks: Asks) -> Result<Granted> {
+    pub(super) fn hold(&mut self, grant: Grant, sent: Micros, asks: &mut Asks) -> Result<Granted> {
         let until = deadlines::lease(sent, &grant);
         if self.now >= deadlines::safe_until(until, self.until, grant.detached) {
             let reason = "the grant arrived when its time was already up; it was given back";
@@ -101,7 +101,7 @@ impl Session {
             keys: granted.keys.clone(),
             tokens: granted.tokens.clone(),
             renews: asks.renews,
-            on_troubled: asks.on_troubled,
+            on_troubled: asks.on_troubled.take(),
             lost: granted.lost.clone(),
             phase: Phase::Held,
             cause: None,
@@ -276,7 +276,7 @@ impl Session {
     pub fn release(&mut self, n: u64, tx: oneshot::Sender<Result<()>>) {
         self.sweep_hold(n);
         let Some(held) = self.holds.get_mut(&n) else {
-            let _ = tx.send(Err(Error::closed()));
+            self.effects.push(Effect::Done(tx, Err(Error::closed())));
             return;
         };
         held.releasing.push(tx);
@@ -308,13 +308,15 @@ impl Session {
         }
         let told = held.cause.clone().map_or(result, Err);
         for tx in std::mem::take(&mut held.releasing) {
-            let _ = tx.send(told.clone());
+            self.effects.push(Effect::Done(tx, told.clone()));
         }
     }
 
     /// Nobody has the hold any more: it is released in the background, but for a detached one.
     pub fn abandon_hold(&mut self, n: u64) {
-        let Some(held) = self.holds.remove(&n) else { return };
+        let Some(mut held) = self.holds.remove(&n) else { return };
+        let on_troubled = held.on_troubled.take();
+        self.effects.push(Effect::Discard(Asks { on_troubled, ..Asks::default() }));
         self.forget(n, &held.id.clone());
         if held.given || held.detached || self.closing {
             return;

@@ -53,7 +53,7 @@ pub(crate) struct Setup {
     pub on_troubled: Option<OnTroubled>,
 }
 
-/// What is to be done without the lock.
+/// What is to be done without the lock, since it may come back: callbacks, wakers, and what they own.
 pub(crate) enum Effect {
     /// A hold is lost.
     Lost(CancellationToken),
@@ -61,7 +61,12 @@ pub(crate) enum Effect {
     Queued(OnQueued, Queued),
     /// How an acquire ended: an effect, so that it comes after `queued`.
     Acquired(oneshot::Sender<Result<Granted>>, Result<Granted>),
+    Line(oneshot::Sender<Result<String>>, Result<String>),
+    Done(oneshot::Sender<Result<()>>, Result<()>),
+    Watching(oneshot::Sender<Result<u64>>, Result<u64>),
     Troubled(OnTroubled, Trouble),
+    /// Callbacks that are needed no more.
+    Discard(Asks),
     Log(Logger, Level, String),
 }
 

@@ -335,7 +335,7 @@ fn queued_is_told_once_and_before_the_answer() {
     let grant = json!({"n": n, "ok": true, "id": id, "key": "a", "token": 5, "ttl": 30000, "remaining": 30000});
     let (_, generation) = rig.s.link();
     rig.s.received(generation, format!("{queued}\n{queued}\n{grant}\n").as_bytes());
-    assert!(matches!(rig.s.effects[..], [Effect::Queued(..), Effect::Acquired(..)]));
+    assert!(matches!(rig.s.effects[..], [Effect::Queued(..), Effect::Acquired(..), ..]));
     rig.effects();
     answer.try_recv().unwrap().unwrap();
     let told = told.lock().unwrap();

@@ -82,6 +82,10 @@ impl Rig {
                 Effect::Wake(waker) => waker.wake(),
                 Effect::Queued(f, queued) => f(queued),
                 Effect::Acquired(tx, told) => drop(tx.send(told)),
+                Effect::Line(tx, told) => drop(tx.send(told)),
+                Effect::Done(tx, told) => drop(tx.send(told)),
+                Effect::Watching(tx, told) => drop(tx.send(told)),
+                Effect::Discard(asks) => drop(asks),
                 Effect::Troubled(f, trouble) => f(&trouble),
                 Effect::Log(f, level, text) => f(level, &text),
             }
@@ -233,6 +237,7 @@ impl Rig {
     fn release(&mut self, hold: &Granted) -> Told<()> {
         let (tx, rx) = oneshot::channel();
         self.s.release(hold.n, tx);
+        self.effects();
         rx
     }
 }
