@@ -26,7 +26,10 @@ func (n *Node) open(ctx context.Context) error {
 	if n.closed.Load() {
 		return hotcache.ErrClosed
 	}
-	return ctx.Err()
+	if err := ctx.Err(); err != nil {
+		return &endedBefore{err}
+	}
+	return nil
 }
 
 func (n *Node) about(sc script, key string, args ...string) call {

@@ -30,19 +30,36 @@ func quoted(key string) string {
 	return strconv.Quote(key)
 }
 
-// translated says what an error of the server means.
+// notAway is what is not wrong with the server. Of a time limit it is not known whose it is; but when a question was asked
+// and not answered in time the server is to be called away, whoever waited.
+var notAway = []error{hotcache.ErrClosed, hotcache.ErrInvalid, hotcache.ErrTooLarge, ErrForeign, ErrFormat, errMalformed, context.Canceled}
+
+// An endedBefore is the error of a context that had ended before anything was asked.
+type endedBefore struct{ error }
+
+func (e *endedBefore) Unwrap() error { return e.error }
+
+// translated says what an error means, of the server or of the way to it.
 func translated(err error) error {
 	reply := (*rueidis.RedisError)(nil)
 	if !errors.As(err, &reply) {
 		switch {
-		case errors.Is(err, redisfeed.ErrClosed):
+		case errors.Is(err, redisfeed.ErrClosed), errors.Is(err, rueidis.ErrClosing):
 			return fmt.Errorf("%w: %w", hotcache.ErrClosed, err)
 		case errors.Is(err, redisfeed.ErrInvalid):
 			return fmt.Errorf("%w: %w", hotcache.ErrInvalid, err)
 		case errors.Is(err, redisfeed.ErrTooMany):
 			return fmt.Errorf("%w: %w", hotcache.ErrTooLarge, err)
 		}
-		return err
+		for _, other := range notAway {
+			if errors.Is(err, other) {
+				return err
+			}
+		}
+		if early := (*endedBefore)(nil); errors.As(err, &early) {
+			return err
+		}
+		return fmt.Errorf("%w: %w", ErrUnavailable, err)
 	}
 	text := reply.Error()
 	switch word, _, _ := strings.Cut(text, " "); word {
