@@ -59,7 +59,15 @@ func (s *session) greet(ctx context.Context, l *link) error {
 	sent, r, leases, err := s.open(ctx, l, id)
 	if opened && id != "" && errors.Is(err, lease.ErrSessionLost) {
 		s.mu.Lock()
-		s.loseLocked()
+		switch {
+		case r.N != 0:
+			s.loseLocked()
+		case s.excuseLocked():
+			s.mu.Unlock()
+			return err // the next connection resumes
+		default:
+			s.takenLocked()
+		}
 		over := s.over
 		s.mu.Unlock()
 		s.deliver()
@@ -87,11 +95,18 @@ func (s *session) open(ctx context.Context, l *link, resume string) (time.Time, 
 	req := wire.Open(1, &o)
 	var leases []lease.Lease
 	sent := time.Now()
+	handled := false
 	r, err := l.ask(ctx, &req, func(part *wire.Reply) {
 		if part.Kind == wire.Part {
+			handled = true
 			leases = append(leases, part.ResumedLeases(sent)...)
 		}
 	})
+	if resume != "" && err != nil && !handled && r.Kind != wire.Failed {
+		s.mu.Lock()
+		s.adrift++
+		s.mu.Unlock()
+	}
 	return sent, r, append(leases, r.ResumedLeases(sent)...), err
 }
 
@@ -105,6 +120,9 @@ func (s *session) install(l *link, sent time.Time, r *wire.Reply, leases []lease
 	resumed := r.Session == s.id
 	first := !s.opened
 	s.id, s.opened = r.Session, true
+	if !resumed {
+		s.adrift = 0
+	}
 	switch {
 	case !resumed || first && r.Grace != 0:
 		s.grace = r.Grace
@@ -179,7 +197,7 @@ func (s *session) cut(l *link, err error) bool {
 	s.trouble = err
 	switch {
 	case l == nil:
-	case errors.Is(err, lease.ErrSessionLost) && s.id != "":
+	case errors.Is(err, lease.ErrSessionLost) && s.id != "" && !s.excuseLocked():
 		s.takenLocked()
 	default:
 		s.log.Warn("the connection to the broker broke", "broker", s.svc.addr, "error", err)
@@ -189,6 +207,18 @@ func (s *session) cut(l *link, err error) bool {
 	s.mu.Unlock()
 	s.deliver()
 	return !over
+}
+
+// excuseLocked reports whether a takeover may be of this side's own making: an
+// open that was sent on a connection that was given up, and to which the broker
+// came after a newer one. Each such open excuses one takeover, so that somebody
+// else who has the id prevails in the end.
+func (s *session) excuseLocked() bool {
+	if s.adrift == 0 {
+		return false
+	}
+	s.adrift--
+	return true
 }
 
 const takenOver = "another connection resumed the session"

@@ -69,6 +69,7 @@ type session struct {
 	late    *time.Timer // ends the wait for its answer
 	over    bool        // nothing is accepted or told any more
 	taken   bool        // another connection has the session
+	adrift  int         // resumes that were sent and not answered; see excuseLocked
 }
 
 var _ lease.Session = (*session)(nil)
