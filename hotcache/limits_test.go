@@ -21,6 +21,7 @@ type gauge struct {
 	of        map[int]int
 }
 
+// load takes its time, in a synctest bubble.
 func (g *gauge) load(_ context.Context, key int, _ hotcache.Version) (int, hotcache.Version, error) {
 	g.mu.Lock()
 	g.now++
