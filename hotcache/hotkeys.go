@@ -140,19 +140,12 @@ func (c *Cache[K, V]) hotTimeout() (context.Context, context.CancelFunc) {
 	return context.WithTimeout(c.life, min(c.o.NodeTimeout, c.o.HotWindow/4))
 }
 
-// tell sends a report over one node, or over two when it is urgent. Each time it is another node's turn, and that of
-// the next one when this one is out.
+// tell sends a report to everybody.
 func (c *Cache[K, V]) tell(h *heat[K], r *core.Report) {
-	text, wanted := r.String(), 1
-	if r.Early() {
-		wanted = 2
-	}
+	text := r.String()
 	h.turn++
-	for i := range min(len(c.nodes), wanted+2) {
-		n := c.nodes[(h.turn+i)%len(c.nodes)]
-		if wanted == 0 {
-			return
-		}
+	r.Over(h.turn, len(c.nodes), func(node int) bool {
+		n := c.nodes[node]
 		ctx, cancel := c.hotTimeout()
 		err := n.feed.Tell(ctx, Everybody, text)
 		cancel()
@@ -160,11 +153,11 @@ func (c *Cache[K, V]) tell(h *heat[K], r *core.Report) {
 			if c.life.Err() == nil {
 				c.log.Debug("a report of hot keys was not sent", "node", n.name, "error", err)
 			}
-			continue
+			return false
 		}
-		wanted--
 		c.stats.hotSent.Add(1)
-	}
+		return true
+	})
 }
 
 // hotSetKey is under what the set of hot keys is kept, as a copy that no reader takes for one of a row: its generation

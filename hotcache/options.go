@@ -108,7 +108,6 @@ type Options[K comparable, V any] struct {
 const (
 	defaultTTL         = 5 * time.Minute
 	defaultNegativeTTL = 10 * time.Second
-	defaultTrust       = 250 * time.Millisecond
 	minTrust           = 20 * time.Millisecond
 	defaultEntries     = 10_000
 	minHotShare        = 0.0001 // a counter each
@@ -124,12 +123,13 @@ func (o Options[K, V]) withDefaults() (Options[K, V], error) {
 	if o.TTL == 0 {
 		o.TTL = defaultTTL
 	}
+	is := core.DefaultSettings()
 	for _, d := range []duration{
-		{"NegativeTTL", &o.NegativeTTL, defaultNegativeTTL}, {"Trust", &o.Trust, defaultTrust},
+		{"NegativeTTL", &o.NegativeTTL, defaultNegativeTTL}, {"Trust", &o.Trust, is.Trust},
 		{"RefreshAfter", &o.RefreshAfter, o.TTL * 3 / 4}, {"MemoryTTL", &o.MemoryTTL, o.TTL},
 		{"LoadTimeout", &o.LoadTimeout, 10 * time.Second}, {"NodeTimeout", &o.NodeTimeout, time.Second},
-		{"FirstPause", &o.FirstPause, 100 * time.Millisecond}, {"LastPause", &o.LastPause, 5 * time.Second},
-		{"BreakFor", &o.BreakFor, 500 * time.Millisecond}, {"HotWindow", &o.HotWindow, time.Second},
+		{"FirstPause", &o.FirstPause, is.FirstPause}, {"LastPause", &o.LastPause, is.LastPause},
+		{"BreakFor", &o.BreakFor, is.BreakFor}, {"HotWindow", &o.HotWindow, time.Second},
 	} {
 		if *d.of == 0 {
 			*d.of = d.is
@@ -152,8 +152,8 @@ func (o Options[K, V]) withDefaults() (Options[K, V], error) {
 		of   *int
 		is   int
 	}{
-		{"MaxLoads", &o.MaxLoads, 64}, {"MaxDirectLoads", &o.MaxDirectLoads, 32},
-		{"MaxWaitingLoads", &o.MaxWaitingLoads, 1024}, {"BreakAfter", &o.BreakAfter, 3},
+		{"MaxLoads", &o.MaxLoads, is.MaxLoads}, {"MaxDirectLoads", &o.MaxDirectLoads, is.MaxDirect},
+		{"MaxWaitingLoads", &o.MaxWaitingLoads, is.MaxWaiting}, {"BreakAfter", &o.BreakAfter, is.BreakAfter},
 		{"Copies", &o.Copies, 8},
 	} {
 		if *n.of == 0 {
@@ -216,6 +216,6 @@ func (o Options[K, V]) settings() core.Settings {
 	return core.Settings{
 		Rules: o.Rules, Trust: o.Trust, StaleWhile: o.StaleWhile, StaleOnError: o.StaleOnError,
 		FirstPause: o.FirstPause, LastPause: o.LastPause, MaxDirect: o.MaxDirectLoads, MaxWaiting: o.MaxWaitingLoads,
-		MaxLoads: max(o.MaxLoads, 0), BreakAfter: o.BreakAfter, BreakFor: o.BreakFor, Tries: 3, Memory: o.MemoryBytes > 0 || o.MemoryEntries > 0,
+		MaxLoads: max(o.MaxLoads, 0), BreakAfter: o.BreakAfter, BreakFor: o.BreakFor, Tries: core.DefaultSettings().Tries, Memory: o.MemoryBytes > 0 || o.MemoryEntries > 0,
 	}
 }

@@ -6,6 +6,8 @@ import (
 	"math"
 	"slices"
 	"time"
+
+	"github.com/latchkey-go/latchkey/hotcache/internal/core"
 )
 
 // The policies.
@@ -73,7 +75,7 @@ func Defaults() Config {
 		Servers: 8, Keys: 50_000, Skew: 0.99, Reads: 200_000, Rate: 50_000, WriteEvery: 100,
 		Nodes: 16, Capacity: 1, Service: 50 * time.Microsecond, VNodes: 128,
 		TTL: time.Hour, Replicate: true, Copies: 8, Counters: 1024, HotShare: 0.002, Window: time.Second,
-		L1: true, L1TTL: time.Second, L1Entries: 10_000, Trust: 250 * time.Millisecond,
+		L1: true, L1TTL: time.Second, L1Entries: 10_000, Trust: core.DefaultSettings().Trust,
 		Network: 100 * time.Microsecond, Load: 5 * time.Millisecond, ValueBytes: 256,
 	}
 }

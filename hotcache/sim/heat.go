@@ -21,23 +21,19 @@ func (p *server) watch() {
 	p.w.after(p.hot.Next()-now, p.watch)
 }
 
-// tell sends a report to everybody over one node, or over two when it is urgent; each time it is another's turn.
+// tell sends a report to everybody.
 func (p *server) tell(r *core.Report) {
-	text, wanted := r.String(), 1
-	if r.Early() {
-		wanted = 2
-	}
+	text := r.String()
 	heard, err := core.ParseReport(text)
 	if err != nil {
 		p.w.err = err
 		return
 	}
 	p.turn++
-	nodes := p.o.nodes
-	for i := range nodes {
-		h := nodes[(p.turn+i)%len(nodes)]
+	r.Over(p.turn, len(p.o.nodes), func(node int) bool {
+		h := p.o.nodes[node]
 		if h.node.out {
-			continue
+			return false
 		}
 		p.w.do(h.node, len(text), func() {
 			for _, l := range h.links {
@@ -48,8 +44,6 @@ func (p *server) tell(r *core.Report) {
 				})
 			}
 		})
-		if wanted--; wanted == 0 {
-			return
-		}
-	}
+		return true
+	})
 }

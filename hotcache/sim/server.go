@@ -47,10 +47,8 @@ func (o *ours) spawn(place int) {
 		o: o, w: w, place: place, lives: make([]int, cfg.Nodes), reading: map[core.ReadID]*read{}, blocked: map[string]bool{},
 		acks: map[core.Stamp]*awaited{}, alarm: -1, turn: o.born, memory: newLRU[remembered](cfg.L1Entries),
 	}
-	set := core.Settings{
-		Rules: o.rules, Trust: cfg.Trust, FirstPause: 100 * time.Millisecond, LastPause: 5 * time.Second, MaxDirect: 32, MaxLoads: 64,
-		MaxWaiting: 1024, BreakAfter: 3, BreakFor: 500 * time.Millisecond, Tries: 3, Memory: cfg.L1, Home: o.ring.Owner,
-	}
+	set := core.DefaultSettings()
+	set.Rules, set.Trust, set.Memory, set.Home = o.rules, cfg.Trust, cfg.L1, o.ring.Owner
 	if cfg.Replicate {
 		p.hot = core.NewHot(o.now(), core.HotSettings{
 			Me: fmt.Sprintf("p%06d", o.born), Ring: o.ring, Copies: cfg.Copies, Share: cfg.HotShare, Window: cfg.Window,

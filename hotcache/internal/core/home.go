@@ -34,6 +34,22 @@ func DefaultRules() Rules {
 	}
 }
 
+// DefaultSettings are those of a process that says nothing else. Where keys are is still to be said.
+func DefaultSettings() Settings {
+	return Settings{
+		Rules:      DefaultRules(),
+		Trust:      250 * time.Millisecond,
+		FirstPause: 100 * time.Millisecond,
+		LastPause:  5 * time.Second,
+		MaxDirect:  32,
+		MaxWaiting: 1024,
+		MaxLoads:   64,
+		BreakAfter: 3,
+		BreakFor:   500 * time.Millisecond,
+		Tries:      3,
+	}
+}
+
 // An Ask is a read of a key at its home.
 type Ask struct {
 	Key   string

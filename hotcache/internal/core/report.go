@@ -42,6 +42,20 @@ const reportWord = "hot1 "
 // Early tells whether the report came before the end of its window, since a key became hot.
 func (r Report) Early() bool { return r.kind == reportEarly }
 
+// Over sends the report over one node, or over two when it is early. Each turn begins with another node and, where it
+// cannot be sent, goes on with the next, twice at most: nodes that do not answer must not hold up the windows.
+func (r Report) Over(turn, nodes int, send func(node int) bool) {
+	wanted := 1
+	if r.Early() {
+		wanted = 2
+	}
+	for i, most := 0, min(nodes, wanted+2); i < most && wanted > 0; i++ {
+		if send((turn + i) % nodes) {
+			wanted--
+		}
+	}
+}
+
 // String returns the report as it is sent: words with a space between, and the keys in base64, since they are any bytes.
 func (r Report) String() string {
 	body := make([]byte, 0, 1<<10)

@@ -3,6 +3,7 @@ package core
 import (
 	"fmt"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -30,6 +31,29 @@ func TestReportIsRead(t *testing.T) {
 	for _, c := range r.Keys {
 		if !held[c.Key] && c.Count > got.Missing {
 			t.Fatalf("a key that was counted %d times was left out, and is said to have been counted %d times at most", c.Count, got.Missing)
+		}
+	}
+}
+
+// TestReportOver: it goes over as many nodes as it must, in turn, and gives up when two more have failed.
+func TestReportOver(t *testing.T) {
+	for _, c := range []struct {
+		kind        string
+		turn, nodes int
+		out         []int
+		want        string
+	}{
+		{reportWindow, 0, 3, nil, "[0]"}, {reportWindow, 5, 3, nil, "[2]"}, {reportEarly, 5, 3, nil, "[2 0]"},
+		{reportWindow, 0, 9, []int{0, 1}, "[0 1 2]"}, {reportWindow, 0, 9, []int{0, 1, 2}, "[0 1 2]"},
+		{reportEarly, 0, 9, []int{0, 2}, "[0 1 2 3]"}, {reportEarly, 0, 1, nil, "[0]"}, {reportWindow, 0, 2, []int{0, 1}, "[0 1]"},
+	} {
+		var asked []int
+		Report{kind: c.kind}.Over(c.turn, c.nodes, func(node int) bool {
+			asked = append(asked, node)
+			return !slices.Contains(c.out, node)
+		})
+		if got := fmt.Sprint(asked); got != c.want {
+			t.Errorf("%+v: went over %s", c, got)
 		}
 	}
 }
