@@ -391,6 +391,7 @@ impl Session {
 
     /// Compares what is held here with what the broker says after a resume.
     pub(super) fn reconcile(&mut self, leases: &[Grant], sent: Micros) {
+        let listed: HashMap<&str, &Grant> = leases.iter().map(|grant| (&*grant.id, grant)).collect();
         // What a call that is not answered is about is that call's matter.
         let mut wanted: HashSet<String> = self.calls.values().filter_map(|call| call.fields.id.clone()).collect();
         for n in self.active() {
@@ -400,8 +401,7 @@ impl Session {
             if held.phase != Phase::Held {
                 continue;
             }
-            let listed = leases.iter().find(|grant| *grant.id == *held.id);
-            let whole = listed.filter(|grant| {
+            let whole = listed.get(&*held.id).copied().filter(|grant| {
                 held.keys.iter().all(|key| {
                     let entry = grant.keys.iter().zip(grant.tokens.iter()).find(|(listed, _)| *listed == key);
                     entry.is_some_and(|(_, token)| held.has(key, *token))
