@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"sync"
 	"time"
 
 	"github.com/latchkey-go/latchkey/internal/wire"
@@ -204,6 +205,14 @@ func (c *conn) open(ctx context.Context, received time.Time) error {
 	c.sess = nil
 	c.lost.Store(false)
 	o.Notify, o.Settled = c.notify, c.out.settled
+	done := func() {}
+	if o.Resume != "" {
+		done = sync.OnceFunc(c.srv.takeTurn(o.Resume))
+		defer done()
+		if err := c.checkTakeover(o.Resume); err != nil {
+			return err
+		}
+	}
 	sess, err := c.srv.svc.Open(ctx, o)
 	if err != nil {
 		return err
@@ -216,7 +225,11 @@ func (c *conn) open(ctx context.Context, received time.Time) error {
 		r.Grace = graceOf(sess, now)
 		r.Leases = wire.Resume(sess.Leases(), now)
 	}
-	return c.sendOpened(wire.AppendOpened(nil, &r))
+	frames := wire.AppendOpened(nil, &r)
+	if len(frames) > maxBacklog {
+		done() // a client that reads slowly must not keep out the next one
+	}
+	return c.sendOpened(frames)
 }
 
 // sendOpened sends the answer to an open. That of a resume with very many leases

@@ -57,6 +57,7 @@ type Server struct {
 	hello     []byte     // the answer to a hello, once the service told its properties
 	conns     map[*conn]struct{}
 	sessions  map[string]*conn
+	turns     map[string]*turn // of the sessions that are being resumed
 	listeners map[net.Listener]struct{}
 	refusing  int
 	empty     chan struct{} // closed when the last connection is gone; nil until asked for
@@ -74,6 +75,7 @@ func New(svc lease.Service, o Options) *Server {
 		svc: svc, opts: o, log: o.Logger,
 		conns:     make(map[*conn]struct{}),
 		sessions:  make(map[string]*conn),
+		turns:     make(map[string]*turn),
 		listeners: make(map[net.Listener]struct{}),
 	}
 }

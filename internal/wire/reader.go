@@ -79,6 +79,15 @@ func (r *Reader) Ready() bool {
 	return false
 }
 
+// Peek reads once unless a whole line is buffered, and returns what the source
+// said last: an error that Next is going to return once no line is left.
+func (r *Reader) Peek() error {
+	if r.err == nil && !r.Ready() && r.to-r.from <= r.max {
+		r.fill()
+	}
+	return r.err
+}
+
 // fill makes room and reads once.
 func (r *Reader) fill() {
 	if r.from == r.to {
