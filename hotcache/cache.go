@@ -108,8 +108,9 @@ func (c *Cache[K, V]) connect() error {
 			return fmt.Errorf("node %q: %w", n.name, err)
 		}
 		n.feed = feed
-		c.busy.Add(1)
+		c.busy.Add(2)
 		go c.tend(n)
+		go c.acknowledge(n)
 	}
 	c.busy.Add(1)
 	go c.watch()

@@ -42,8 +42,7 @@ func newNodeLink(index int, n NamedNode) *nodeLink {
 	}
 }
 
-// tend is the goroutine of one node: it proves at short intervals that every invalidation was heard, and acknowledges
-// those of others.
+// tend is the goroutine of one node that proves at short intervals that every invalidation was heard.
 func (c *Cache[K, V]) tend(n *nodeLink) {
 	defer c.busy.Done()
 	interval := c.o.Trust / 4
@@ -53,8 +52,6 @@ func (c *Cache[K, V]) tend(n *nodeLink) {
 		select {
 		case <-c.life.Done():
 			return
-		case a := <-n.acks:
-			c.acknowledge(n, a)
 		case <-n.heard:
 			c.beat(c.life, n)
 			timer.Reset(interval)
@@ -82,13 +79,69 @@ func (c *Cache[K, V]) beat(ctx context.Context, n *nodeLink) error {
 	return nil
 }
 
-func (c *Cache[K, V]) acknowledge(n *nodeLink, a ack) {
+// acknowledge is the goroutine of one node that tells others when their invalidations were heard. It is not the one that
+// proves that they were: memory is not to wait for it. While one round is under way more come, which are the next.
+func (c *Cache[K, V]) acknowledge(n *nodeLink) {
+	defer c.busy.Done()
+	for {
+		select {
+		case <-c.life.Done():
+			return
+		case first := <-n.acks:
+			c.sendAcks(n, waitingAcks(n.acks, first))
+		}
+	}
+}
+
+// An ackGroup is what is said in one message.
+type ackGroup struct {
+	to         Member
+	generation uint64
+}
+
+// waitingAcks takes all that wait to be sent, by the messages that they need.
+func waitingAcks(acks <-chan ack, first ack) map[ackGroup][]uint64 {
+	groups := map[ackGroup][]uint64{}
+	a := first
+	for taken := 1; ; taken++ {
+		g := ackGroup{a.to, a.at.Generation}
+		groups[g] = append(groups[g], a.at.Number)
+		if taken == maxAcks {
+			return groups
+		}
+		select {
+		case a = <-acks:
+		default:
+			return groups
+		}
+	}
+}
+
+// maxTells is how many messages of one round are under way at the same time.
+const maxTells = 64
+
+// sendAcks sends the messages of one round, side by side.
+func (c *Cache[K, V]) sendAcks(n *nodeLink, groups map[ackGroup][]uint64) {
 	ctx, cancel := context.WithTimeout(c.life, c.o.NodeTimeout)
 	defer cancel()
-	text := fmt.Sprintf("ack %s %d %d", c.me, a.at.Generation, a.at.Number)
-	if err := n.feed.Tell(ctx, a.to, text); err != nil && c.life.Err() == nil {
-		c.log.Debug("an acknowledgement was not sent", "node", n.name, "error", err)
+	room := make(chan struct{}, maxTells)
+	var all sync.WaitGroup
+	for g, numbers := range groups {
+		text := fmt.Appendf(nil, "ack %s %d", c.me, g.generation)
+		for _, number := range numbers {
+			text = strconv.AppendUint(append(text, ' '), number, 10)
+		}
+		room <- struct{}{}
+		all.Add(1)
+		go func() {
+			defer all.Done()
+			if err := n.feed.Tell(ctx, g.to, string(text)); err != nil && c.life.Err() == nil {
+				c.log.Debug("acknowledgements were not sent", "node", n.name, "error", err)
+			}
+			<-room
+		}()
 	}
+	all.Wait()
 }
 
 // listener is told what happens at a node.
@@ -133,12 +186,18 @@ func (l *listener[K, V]) Told(text string) {
 		return
 	}
 	words := strings.Split(text, " ")
-	if len(words) != 4 || words[0] != "ack" {
+	if len(words) < 4 || len(words) > 3+maxAcks || words[0] != "ack" {
 		return
 	}
-	generation, err1 := strconv.ParseUint(words[2], 10, 64)
-	number, err2 := strconv.ParseUint(words[3], 10, 64)
-	if err1 == nil && err2 == nil {
+	generation, err := strconv.ParseUint(words[2], 10, 64)
+	if err != nil {
+		return
+	}
+	for _, word := range words[3:] {
+		number, err := strconv.ParseUint(word, 10, 64)
+		if err != nil {
+			return
+		}
 		l.n.await.came(Stamp{Generation: generation, Number: number}, Member(words[1]))
 	}
 }
