@@ -82,12 +82,17 @@ func clientPairs(callers int) row {
 	return r
 }
 
+// released asks for programs as they are shipped, where a client also has a quicker build for its tests.
+const released = "LATCHKEY_PROFILE=release"
+
 // setUp installs and builds what a client needs, within its folder.
 func setUp(ctx context.Context, name, run string) error {
 	if text, err := exec.CommandContext(ctx, run, "toolchain").CombinedOutput(); err != nil {
 		return leaveOut("the client for %s cannot be built here: %s", name, strings.TrimSpace(string(text)))
 	}
-	if text, err := exec.CommandContext(ctx, run, "setup").CombinedOutput(); err != nil {
+	c := exec.CommandContext(ctx, run, "setup")
+	c.Env = append(os.Environ(), released)
+	if text, err := c.CombinedOutput(); err != nil {
 		return fmt.Errorf("set up the client for %s: %w: %s", name, err, text)
 	}
 	return nil
@@ -99,7 +104,7 @@ func (e *env) clientArm(ctx context.Context, name string, callers int, program s
 	if err != nil {
 		return rounds.Arm{}, err
 	}
-	a, err := agent.Start(ctx, name, b.addr, program, args...)
+	a, err := agent.Start(ctx, name, b.addr, []string{released}, program, args...)
 	if err != nil {
 		return rounds.Arm{}, err
 	}
@@ -134,7 +139,7 @@ func (e *env) npmClientArm(ctx context.Context, callers int) (rounds.Arm, error)
 	if err := os.WriteFile(script, npmAgent, 0o600); err != nil {
 		return rounds.Arm{}, err
 	}
-	a, err := agent.Start(ctx, npmBroker, b.addr, "node", script)
+	a, err := agent.Start(ctx, npmBroker, b.addr, nil, "node", script)
 	if err != nil {
 		return rounds.Arm{}, err
 	}

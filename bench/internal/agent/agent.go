@@ -32,9 +32,10 @@ type Agent struct {
 	once  sync.Once
 }
 
-// Start runs the program and connects it to the broker at addr.
-func Start(ctx context.Context, name, addr, program string, args ...string) (*Agent, error) {
+// Start runs the program, with env besides this process's own, and connects it to the broker at addr.
+func Start(ctx context.Context, name, addr string, env []string, program string, args ...string) (*Agent, error) {
 	cmd := exec.Command(program, args...)
+	cmd.Env = append(os.Environ(), env...)
 	cmd.Stderr = os.Stderr
 	process.DieWithParent(cmd)
 	in, err := cmd.StdinPipe()

@@ -10,7 +10,7 @@ import (
 // script runs a shell that answers as a client would, or does not.
 func script(t *testing.T, body string) (*Agent, error) {
 	t.Helper()
-	a, err := Start(context.Background(), "test", "127.0.0.1:1", "sh", "-c", body)
+	a, err := Start(context.Background(), "test", "127.0.0.1:1", nil, "sh", "-c", body)
 	if err == nil {
 		t.Cleanup(func() { _ = a.Close() })
 	}
