@@ -14,7 +14,11 @@ import (
 // TestAbsentAtAVersionThatIsNone: a reader who asks for a version that nobody wrote must not have what does not exist
 // remembered as of that version: the insert has a lower one, and would remove nothing.
 func TestAbsentAtAVersionThatIsNone(t *testing.T) {
-	for _, during := range []bool{false, true} {
+	for _, c := range []struct {
+		during  bool
+		version hotcache.Version // of the insert: a lower one, or the one that the reader asks for
+	}{{false, 1}, {true, 1}, {false, 1_000_000}, {true, 1_000_000}} {
+		during := c.during
 		synctest.Test(t, func(t *testing.T) {
 			var row atomic.Uint64
 			cache, err := hotcache.New(func(context.Context, int64, hotcache.Version) (string, hotcache.Version, error) {
@@ -44,8 +48,8 @@ func TestAbsentAtAVersionThatIsNone(t *testing.T) {
 				}
 				synctest.Wait() // until it is stored
 			}
-			row.Store(1)
-			if err := cache.Invalidate(t.Context(), 1, 1); err != nil {
+			row.Store(uint64(c.version))
+			if err := cache.Invalidate(t.Context(), 1, c.version); err != nil {
 				t.Fatal(err)
 			}
 			if during {
@@ -53,7 +57,7 @@ func TestAbsentAtAVersionThatIsNone(t *testing.T) {
 				synctest.Wait()
 			}
 			if v, err := cache.Get(t.Context(), 1); v != "row" || err != nil {
-				t.Errorf("invalidated while it loads: %v: after the insert %q, %v", during, v, err)
+				t.Errorf("%+v: after the insert %q, %v", c, v, err)
 			}
 		})
 	}

@@ -13,7 +13,9 @@ import (
 
 // TestUnavailable: whatever a server does that does not answer, whoever asks it by a cache can tell by the error.
 func TestUnavailable(t *testing.T) {
-	load := func(context.Context, string, hotcache.Version) (string, hotcache.Version, error) { return "nails", 1, nil }
+	load := func(context.Context, string, hotcache.Version) (string, hotcache.Version, error) {
+		return "nails", 1, nil
+	}
 	for name, away := range map[string]func(s *redistest.Server) (back func()){
 		"dead":   func(s *redistest.Server) func() { s.Kill(); return func() {} },
 		"frozen": func(s *redistest.Server) func() { s.Freeze(); return s.Thaw },
