@@ -9,6 +9,7 @@ import (
 
 	"github.com/latchkey-go/latchkey/hotcache"
 	"github.com/latchkey-go/latchkey/hotcache/internal/core"
+	"github.com/latchkey-go/latchkey/internal/redistext"
 )
 
 // ready refuses a call before it does anything: the node is closed, the key is none, or the context has ended.
@@ -54,7 +55,7 @@ func (n *Node) ask(ctx context.Context, q hotcache.Ask) (hotcache.Answer, error)
 
 // alone asks for one key with a script of its own.
 func (n *Node) alone(ctx context.Context, q hotcache.Ask) (hotcache.Answer, error) {
-	m, err := n.run(ctx, n.about(n.scripts.ask, q.Key, q.Key, hex16(uint64(q.Min)), hex16(uint64(q.Token)),
+	m, err := n.run(ctx, n.about(n.scripts.ask, q.Key, q.Key, redistext.Hex16(uint64(q.Min)), redistext.Hex16(uint64(q.Token)),
 		millis(n.o.Rules.LeaseTTL)))
 	if err != nil {
 		return hotcache.Answer{}, err
@@ -82,13 +83,13 @@ func (n *Node) parseAnswer(m rueidis.RedisMessage, token hotcache.Token) (hotcac
 	}
 	a.Stamp = r.stamp(1, n.o.version)
 	if r.has(2) {
-		now := &fields{rest: r.text(3)}
+		now := &fields{redistext.Fields{Rest: r.text(3)}}
 		rec, err := parseRecord(r.text(2), n.o.version)
 		if err != nil {
 			return hotcache.Answer{}, err
 		}
-		a.Item, a.Times = &rec.item, rec.times(now.moment(now.rest))
-		r.bad = r.bad || now.bad
+		a.Item, a.Times = &rec.item, rec.times(now.moment(now.Rest))
+		r.bad = r.bad || now.Bad
 	} else if a.State == core.Hit {
 		return hotcache.Answer{}, errMalformed
 	}
@@ -119,7 +120,7 @@ func (n *Node) fill(ctx context.Context, f hotcache.Fill) (hotcache.Filled, erro
 	if err != nil {
 		return hotcache.Filled{}, err
 	}
-	m, err := n.run(ctx, n.about(n.scripts.fill, f.Key, append([]string{f.Key, hex16(uint64(f.Token))}, data...)...))
+	m, err := n.run(ctx, n.about(n.scripts.fill, f.Key, append([]string{f.Key, redistext.Hex16(uint64(f.Token))}, data...)...))
 	if err != nil {
 		return hotcache.Filled{}, err
 	}
@@ -150,7 +151,7 @@ func words(item hotcache.Item, t hotcache.Times) ([]string, error) {
 	if item.Absent {
 		absent = "1"
 	}
-	return []string{hex16(uint64(item.Version)), absent, micros(t.Soft), micros(t.Hard), micros(t.Keep),
+	return []string{redistext.Hex16(uint64(item.Version)), absent, micros(t.Soft), micros(t.Hard), micros(t.Keep),
 		rueidis.BinaryString(item.Data)}, nil
 }
 
@@ -159,7 +160,7 @@ func (n *Node) Renew(ctx context.Context, key string, t hotcache.Token) (bool, e
 	if err := n.ready(ctx, key); err != nil {
 		return false, describe(err, "renew the lease of", key)
 	}
-	m, err := n.run(ctx, n.about(n.scripts.renew, key, hex16(uint64(t)), millis(n.o.Rules.LeaseTTL)))
+	m, err := n.run(ctx, n.about(n.scripts.renew, key, redistext.Hex16(uint64(t)), millis(n.o.Rules.LeaseTTL)))
 	if err != nil {
 		return false, describe(err, "renew the lease of", key)
 	}
@@ -171,7 +172,7 @@ func (n *Node) Renew(ctx context.Context, key string, t hotcache.Token) (bool, e
 func (n *Node) Fail(ctx context.Context, key string, t hotcache.Token, why string, pause time.Duration) error {
 	err := n.ready(ctx, key)
 	if err == nil {
-		_, err = n.run(ctx, n.about(n.scripts.fail, key, key, hex16(uint64(t)), core.Shortened(why), millis(pause)))
+		_, err = n.run(ctx, n.about(n.scripts.fail, key, key, redistext.Hex16(uint64(t)), core.Shortened(why), millis(pause)))
 	}
 	return describe(err, "fail", key)
 }
@@ -194,7 +195,7 @@ func (n *Node) invalidate(ctx context.Context, key string, v hotcache.Version, b
 			return inv, nil, err
 		}
 	}
-	m, err := n.run(ctx, n.about(n.scripts.invalidate, key, key, hex16(uint64(v)), string(by), hex16(random()),
+	m, err := n.run(ctx, n.about(n.scripts.invalidate, key, key, redistext.Hex16(uint64(v)), string(by), redistext.Hex16(redistext.Random()),
 		fmt.Sprint(n.o.Rules.MaxFloors)))
 	if err != nil {
 		return inv, nil, err

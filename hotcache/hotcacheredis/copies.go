@@ -2,12 +2,11 @@ package hotcacheredis
 
 import (
 	"context"
-	"fmt"
-	"strconv"
 
 	"github.com/redis/rueidis"
 
 	"github.com/latchkey-go/latchkey/hotcache"
+	"github.com/latchkey-go/latchkey/internal/redistext"
 )
 
 // GetCopy implements [hotcache.Node]. Whether the copy may still be used is not this node's to say, so two plain
@@ -21,7 +20,7 @@ func (n *Node) getCopy(ctx context.Context, key string) (*hotcache.Copy, error) 
 	if err := n.ready(ctx, key); err != nil {
 		return nil, err
 	}
-	ctx, cancel := n.limited(ctx)
+	ctx, cancel := redistext.Limited(ctx, n.o.Timeout)
 	defer cancel()
 	b := n.client.B()
 	answers := n.client.DoMulti(ctx, b.Get().Key(n.keys.copied(key)).Build(), b.Time().Build())
@@ -32,7 +31,7 @@ func (n *Node) getCopy(ctx context.Context, key string) (*hotcache.Copy, error) 
 	if err != nil {
 		return nil, err
 	}
-	now, err := clock(answers[1])
+	now, err := redistext.Micros(answers[1])
 	if err != nil {
 		return nil, err
 	}
@@ -45,26 +44,6 @@ func (n *Node) getCopy(ctx context.Context, key string) (*hotcache.Copy, error) 
 		return nil, nil
 	}
 	return c, nil
-}
-
-// clock reads the answer to TIME in microseconds.
-func clock(r rueidis.RedisResult) (int64, error) {
-	parts, err := r.AsStrSlice()
-	if err != nil {
-		return 0, err
-	}
-	if len(parts) != 2 {
-		return 0, errMalformed
-	}
-	seconds, err := strconv.ParseInt(parts[0], 10, 40)
-	if err != nil {
-		return 0, fmt.Errorf("clock: %w", err)
-	}
-	micros, err := strconv.ParseInt(parts[1], 10, 40)
-	if err != nil {
-		return 0, fmt.Errorf("clock: %w", err)
-	}
-	return seconds*1e6 + micros, nil
 }
 
 // PutCopy implements [hotcache.Node].
@@ -81,7 +60,7 @@ func (n *Node) putCopy(ctx context.Context, key string, c hotcache.Copy) error {
 	if err != nil {
 		return err
 	}
-	args := append([]string{hex16(c.Stamp.Generation), hex16(c.Stamp.Number)}, data...)
+	args := append([]string{redistext.Hex16(c.Stamp.Generation), redistext.Hex16(c.Stamp.Number)}, data...)
 	_, err = n.run(ctx, n.call(n.scripts.copied, n.trusted(), n.keys.copied(key), n.keys.load(key), args...))
 	return err
 }

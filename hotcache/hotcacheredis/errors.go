@@ -4,13 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strconv"
 	"strings"
 
 	"github.com/redis/rueidis"
 
 	"github.com/latchkey-go/latchkey/hotcache"
 	"github.com/latchkey-go/latchkey/internal/redisfeed"
+	"github.com/latchkey-go/latchkey/internal/redistext"
 )
 
 // describe says what failed.
@@ -18,16 +18,7 @@ func describe(err error, what, key string) error {
 	if err == nil {
 		return nil
 	}
-	return fmt.Errorf("hotcacheredis: %s key %s: %w", what, quoted(key), translated(err))
-}
-
-// quoted names a key in an error, shortened: it may be as long as MaxKey.
-func quoted(key string) string {
-	const most = 64
-	if len(key) > most {
-		return strconv.Quote(key[:most]) + "..."
-	}
-	return strconv.Quote(key)
+	return fmt.Errorf("hotcacheredis: %s key %s: %w", what, redistext.Quoted(key), translated(err))
 }
 
 // notAway is what is not wrong with the server. Of a time limit it is not known whose it is; but when a question was asked
@@ -121,8 +112,8 @@ func (r *replied) text(i int) string {
 
 func (r *replied) hex(i int) uint64 {
 	f := &fields{}
-	n := f.hex(r.text(i))
-	r.bad = r.bad || f.bad
+	n := f.Hex(r.text(i))
+	r.bad = r.bad || f.Bad
 	return n
 }
 

@@ -12,6 +12,7 @@ import (
 
 	"github.com/latchkey-go/latchkey/hotcache"
 	"github.com/latchkey-go/latchkey/internal/redisfeed"
+	"github.com/latchkey-go/latchkey/internal/redistext"
 )
 
 // Follow implements [hotcache.Node]. The listener is called by the goroutine that reads the connection, for all members
@@ -133,7 +134,7 @@ func (f *feed) beat(ctx context.Context, trust time.Duration) (hotcache.Position
 	if err := n.open(ctx); err != nil {
 		return hotcache.Position{}, err
 	}
-	ctx, cancel := n.limited(ctx)
+	ctx, cancel := redistext.Limited(ctx, n.o.Timeout)
 	defer cancel()
 	if err := n.meet(ctx); err != nil {
 		return hotcache.Position{}, err
@@ -201,7 +202,7 @@ func (f *feed) tell(ctx context.Context, to hotcache.Member, text string) error 
 		}
 		channel = n.keys.to(to)
 	}
-	ctx, cancel := n.limited(ctx)
+	ctx, cancel := redistext.Limited(ctx, n.o.Timeout)
 	defer cancel()
 	message := strconv.Itoa(n.o.version) + " t\n" + text
 	return n.client.Do(ctx, n.client.B().Publish().Channel(channel).Message(message).Build()).Error()

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/latchkey-go/latchkey/hotcache"
+	"github.com/latchkey-go/latchkey/internal/redistext"
 )
 
 // format is the version of everything below. It is the first word of the header, of records and of messages, so that an
@@ -65,61 +66,34 @@ func checkFormat(word string, newest int) error {
 	return nil
 }
 
-// A fields reads words from the beginning of a text, and remembers when one was not as it must be.
-type fields struct {
-	rest string
-	bad  bool
-}
-
-// until cuts off what is before the next sep.
-func (f *fields) until(sep byte) string {
-	i := strings.IndexByte(f.rest, sep)
-	if i < 0 {
-		f.bad = true
-		return ""
-	}
-	word := f.rest[:i]
-	f.rest = f.rest[i+1:]
-	return word
-}
-
-func (f *fields) hex(word string) uint64 {
-	n, err := strconv.ParseUint(word, 16, 64)
-	f.bad = f.bad || err != nil || len(word) != 16 || strings.ContainsAny(word, "ABCDEF")
-	return n
-}
-
-func (f *fields) number(word string) uint64 {
-	n, err := strconv.ParseUint(word, 10, 63)
-	f.bad = f.bad || err != nil || (len(word) > 1 && word[0] == '0')
-	return n
-}
+// A fields reads the texts of this package.
+type fields struct{ redistext.Fields }
 
 // moment reads a time of 16 digits.
 func (f *fields) moment(word string) int64 {
 	n, err := strconv.ParseUint(word, 10, 63)
-	f.bad = f.bad || err != nil || len(word) != 16
+	f.Bad = f.Bad || err != nil || len(word) != 16
 	return int64(n)
 }
 
 // position reads where a node stands in its feed.
 func (f *fields) position() hotcache.Position {
-	p := hotcache.Position{Generation: f.hex(f.until(' ')), Number: f.number(f.until(' ')), Nonce: f.hex(f.until(' '))}
-	f.bad = f.bad || p.Generation == 0 || p.Nonce == 0
+	p := hotcache.Position{Generation: f.Hex(f.Until(' ')), Number: uint64(f.Number(f.Until(' '))), Nonce: f.Hex(f.Until(' '))}
+	f.Bad = f.Bad || p.Generation == 0 || p.Nonce == 0
 	return p
 }
 
 // parseHeader reads where a node stands from its header. What else is there is the business of the scripts.
 func parseHeader(text string, newest int) (hotcache.Position, error) {
-	f := &fields{rest: text + " "}
-	if err := checkFormat(f.until(' '), newest); err != nil {
+	f := &fields{redistext.Fields{Rest: text + " "}}
+	if err := checkFormat(f.Until(' '), newest); err != nil {
 		return hotcache.Position{}, fmt.Errorf("header: %w", err)
 	}
 	p := f.position()
 	for range 4 { // born, since, former, floor ttl
-		f.number(f.until(' '))
+		f.Number(f.Until(' '))
 	}
-	if life := f.until(' '); f.bad || life == "" || f.rest != "" {
+	if life := f.Until(' '); f.Bad || life == "" || f.Rest != "" {
 		return hotcache.Position{}, fmt.Errorf("header: %w", errMalformed)
 	}
 	return p, nil
@@ -139,21 +113,21 @@ func (r record) times(now int64) hotcache.Times {
 }
 
 func parseRecord(text string, newest int) (record, error) {
-	f := &fields{rest: text}
-	if err := checkFormat(f.until(' '), newest); err != nil {
+	f := &fields{redistext.Fields{Rest: text}}
+	if err := checkFormat(f.Until(' '), newest); err != nil {
 		return record{}, fmt.Errorf("record: %w", err)
 	}
 	var r record
-	r.stamp.Generation, r.stamp.Number = f.hex(f.until(' ')), f.hex(f.until(' '))
-	r.item.Version = hotcache.Version(f.hex(f.until(' ')))
-	absent := f.until(' ')
+	r.stamp.Generation, r.stamp.Number = f.Hex(f.Until(' ')), f.Hex(f.Until(' '))
+	r.item.Version = hotcache.Version(f.Hex(f.Until(' ')))
+	absent := f.Until(' ')
 	r.item.Absent = absent == "1"
-	r.soft, r.hard, r.keep = f.moment(f.until(' ')), f.moment(f.until(' ')), f.moment(f.until(' '))
-	if f.bad || absent != "0" && absent != "1" || r.item.Absent && f.rest != "" || len(f.rest) > hotcache.MaxValue {
+	r.soft, r.hard, r.keep = f.moment(f.Until(' ')), f.moment(f.Until(' ')), f.moment(f.Until(' '))
+	if f.Bad || absent != "0" && absent != "1" || r.item.Absent && f.Rest != "" || len(f.Rest) > hotcache.MaxValue {
 		return record{}, fmt.Errorf("record: %w", errMalformed)
 	}
-	if f.rest != "" {
-		r.item.Data = []byte(f.rest)
+	if f.Rest != "" {
+		r.item.Data = []byte(f.Rest)
 	}
 	return r, nil
 }
@@ -170,29 +144,29 @@ func parseMessage(text string, newest int) (message, error) {
 	if len(text) > MaxTell+hotcache.MaxKey {
 		return message{}, fmt.Errorf("message of %d bytes: %w", len(text), errMalformed)
 	}
-	f := &fields{rest: text}
-	if err := checkFormat(f.until(' '), newest); err != nil {
+	f := &fields{redistext.Fields{Rest: text}}
+	if err := checkFormat(f.Until(' '), newest); err != nil {
 		return message{}, fmt.Errorf("message: %w", err)
 	}
 	var m message
 	switch {
-	case strings.HasPrefix(f.rest, "i "):
-		f.rest = f.rest[2:]
+	case strings.HasPrefix(f.Rest, "i "):
+		f.Rest = f.Rest[2:]
 		m.kind = 'i'
 		m.inv.Position = f.position()
-		m.inv.Prev = f.hex(f.until(' '))
-		m.inv.Version = hotcache.Version(f.hex(f.until(' ')))
-		m.by = hotcache.Member(strings.Clone(f.until('\n')))
-		m.inv.Key = strings.Clone(f.rest)
-		f.bad = f.bad || m.inv.Key == "" || len(m.inv.Key) > hotcache.MaxKey || m.inv.Number == 0 || m.inv.Prev == 0 ||
+		m.inv.Prev = f.Hex(f.Until(' '))
+		m.inv.Version = hotcache.Version(f.Hex(f.Until(' ')))
+		m.by = hotcache.Member(strings.Clone(f.Until('\n')))
+		m.inv.Key = strings.Clone(f.Rest)
+		f.Bad = f.Bad || m.inv.Key == "" || len(m.inv.Key) > hotcache.MaxKey || m.inv.Number == 0 || m.inv.Prev == 0 ||
 			m.by != "" && checkMember(m.by) != nil
-	case strings.HasPrefix(f.rest, "w\n"), strings.HasPrefix(f.rest, "t\n"):
-		m.kind, m.text = f.rest[0], strings.Clone(f.rest[2:])
-		f.bad = f.bad || m.kind == 'w' && (m.text == "" || len(m.text) > hotcache.MaxKey)
+	case strings.HasPrefix(f.Rest, "w\n"), strings.HasPrefix(f.Rest, "t\n"):
+		m.kind, m.text = f.Rest[0], strings.Clone(f.Rest[2:])
+		f.Bad = f.Bad || m.kind == 'w' && (m.text == "" || len(m.text) > hotcache.MaxKey)
 	default:
-		f.bad = true
+		f.Bad = true
 	}
-	if f.bad {
+	if f.Bad {
 		return message{}, fmt.Errorf("message: %w", errMalformed)
 	}
 	return m, nil
@@ -212,12 +186,6 @@ func checkMember(m hotcache.Member) error {
 		}
 	}
 	return nil
-}
-
-func hex16(n uint64) string {
-	text := strconv.FormatUint(n, 16)
-	const zeros = "0000000000000000"
-	return zeros[len(text):] + text
 }
 
 // longest is the longest time that a record knows, so that its digits suffice.

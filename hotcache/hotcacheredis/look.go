@@ -11,6 +11,7 @@ import (
 
 	"github.com/latchkey-go/latchkey/hotcache"
 	"github.com/latchkey-go/latchkey/hotcache/internal/core"
+	"github.com/latchkey-go/latchkey/internal/redistext"
 )
 
 const (
@@ -148,9 +149,9 @@ func (n *Node) parseLooks(r *replied, batch []*look) error {
 	if r.has(0) {
 		stamp = r.stamp(0, n.o.version)
 	}
-	now := &fields{rest: r.text(1)}
-	at := now.moment(now.rest)
-	if r.bad = r.bad || now.bad; r.err() != nil {
+	now := &fields{redistext.Fields{Rest: r.text(1)}}
+	at := now.moment(now.Rest)
+	if r.bad = r.bad || now.Bad; r.err() != nil {
 		return r.err()
 	}
 	for i, l := range batch {

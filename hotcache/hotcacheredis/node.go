@@ -46,6 +46,7 @@ import (
 
 	"github.com/latchkey-go/latchkey/hotcache"
 	"github.com/latchkey-go/latchkey/internal/redisfeed"
+	"github.com/latchkey-go/latchkey/internal/redistext"
 )
 
 // Defaults and limits of [Options].
@@ -172,7 +173,7 @@ func (n *Node) meet(ctx context.Context) error {
 	if n.loads.Load() > 0 {
 		return nil
 	}
-	ctx, cancel := n.limited(ctx)
+	ctx, cancel := redistext.Limited(ctx, n.o.Timeout)
 	defer cancel()
 	return n.load(ctx, 0)
 }
@@ -215,7 +216,7 @@ func (n *Node) answers(ctx context.Context) error {
 	if err := n.meet(ctx); err != nil {
 		return err
 	}
-	ctx, cancel := n.limited(ctx)
+	ctx, cancel := redistext.Limited(ctx, n.o.Timeout)
 	defer cancel()
 	return n.client.Do(ctx, n.client.B().Ping().Build()).Error()
 }

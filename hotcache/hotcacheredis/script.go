@@ -5,7 +5,6 @@ import (
 	"crypto/sha1"
 	_ "embed"
 	"encoding/hex"
-	"math/rand/v2"
 	"strconv"
 	"strings"
 	"time"
@@ -14,6 +13,7 @@ import (
 
 	"github.com/latchkey-go/latchkey/hotcache"
 	"github.com/latchkey-go/latchkey/internal/redisfeed"
+	"github.com/latchkey-go/latchkey/internal/redistext"
 )
 
 //go:embed lua/prelude.lua
@@ -100,7 +100,7 @@ func (n *Node) call(sc script, trust time.Duration, item, load string, args ...s
 	if item != "" {
 		c.keys = append(c.keys, item, load)
 	}
-	c.args = append(make([]string, 0, 5+len(args)), strconv.Itoa(n.o.version), n.keys.feed(), hex16(random()),
+	c.args = append(make([]string, 0, 5+len(args)), strconv.Itoa(n.o.version), n.keys.feed(), redistext.Hex16(redistext.Random()),
 		micros(n.o.Rules.FloorTTL), micros(trust))
 	c.args = append(c.args, args...)
 	return c
@@ -118,7 +118,7 @@ func (c call) whole(b rueidis.Builder) rueidis.Completed {
 
 // run is the way in which everything but the feed asks the server.
 func (n *Node) run(ctx context.Context, c call) (rueidis.RedisMessage, error) {
-	ctx, cancel := n.limited(ctx)
+	ctx, cancel := redistext.Limited(ctx, n.o.Timeout)
 	defer cancel()
 	if err := n.meet(ctx); err != nil {
 		return rueidis.RedisMessage{}, err
@@ -199,20 +199,3 @@ func (n *Node) install() error {
 
 // trusted is for how long members may trust their memory, as far as this process knows.
 func (n *Node) trusted() time.Duration { return time.Duration(n.trust.Load()) }
-
-// limited gives a context the node's time limit if it has none.
-func (n *Node) limited(ctx context.Context) (context.Context, context.CancelFunc) {
-	if _, ok := ctx.Deadline(); ok {
-		return context.WithCancel(ctx)
-	}
-	return context.WithTimeout(ctx, n.o.Timeout)
-}
-
-// random returns a random number that is not zero: zero stands for the absence of one.
-func random() uint64 {
-	for {
-		if n := rand.Uint64(); n != 0 {
-			return n
-		}
-	}
-}

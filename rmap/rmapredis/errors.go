@@ -12,6 +12,7 @@ import (
 	"github.com/redis/rueidis"
 
 	"github.com/latchkey-go/latchkey/internal/redisfeed"
+	"github.com/latchkey-go/latchkey/internal/redistext"
 	"github.com/latchkey-go/latchkey/rmap"
 )
 
@@ -105,7 +106,7 @@ func describe(err error, w *rmap.Write) error {
 	}
 	e := (*codeError)(nil)
 	if errors.As(err, &e) && e.number > 0 && e.number <= len(w.Ops) {
-		return fmt.Errorf("operation %d on key %s: %w", e.number, quoted(w.Ops[e.number-1].Key), err)
+		return fmt.Errorf("operation %d on key %s: %w", e.number, redistext.Quoted(w.Ops[e.number-1].Key), err)
 	}
 	return err
 }
@@ -139,13 +140,4 @@ func feedError(err error) error {
 		return fmt.Errorf("%w: %w", rmap.ErrUnavailable, err)
 	}
 	return err
-}
-
-// quoted names a key in an error, shortened: it may be as long as MaxKey.
-func quoted(key string) string {
-	const most = 64
-	if len(key) > most {
-		return strconv.Quote(key[:most]) + "..."
-	}
-	return strconv.Quote(key)
 }

@@ -4,11 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strconv"
 
 	"github.com/redis/rueidis"
 
 	"github.com/latchkey-go/latchkey/internal/redisfeed"
+	"github.com/latchkey-go/latchkey/internal/redistext"
 	"github.com/latchkey-go/latchkey/rmap"
 )
 
@@ -88,10 +88,11 @@ func (f *feed) head(ctx context.Context) (rmap.Head, error) {
 	if err != nil {
 		return rmap.Head{}, f.store.unread(err)
 	}
-	now, err := clock(answers[2])
+	now, err := redistext.Micros(answers[2])
 	if err != nil {
 		return rmap.Head{}, f.store.unread(err)
 	}
+	now /= 1000 // a map counts milliseconds
 	text, err := answers[1].ToString()
 	switch {
 	case rueidis.IsRedisNil(err) && size > 0:
@@ -110,24 +111,4 @@ func (f *feed) head(ctx context.Context) (rmap.Head, error) {
 	}
 	head.Now = now
 	return head, nil
-}
-
-// clock reads the answer to TIME in milliseconds.
-func clock(r rueidis.RedisResult) (int64, error) {
-	parts, err := r.AsStrSlice()
-	if err != nil {
-		return 0, err
-	}
-	if len(parts) != 2 {
-		return 0, errMalformed
-	}
-	seconds, err := strconv.ParseInt(parts[0], 10, 64)
-	if err != nil {
-		return 0, fmt.Errorf("clock: %w", err)
-	}
-	micros, err := strconv.ParseInt(parts[1], 10, 64)
-	if err != nil {
-		return 0, fmt.Errorf("clock: %w", err)
-	}
-	return seconds*1000 + micros/1000, nil
 }

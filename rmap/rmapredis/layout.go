@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/latchkey-go/latchkey/internal/redistext"
 	"github.com/latchkey-go/latchkey/rmap"
 )
 
@@ -60,89 +61,47 @@ func checkFormat(word string, newest int) error {
 	return nil
 }
 
-// A fields reads words from the beginning of a text, and remembers when one was not as it must be.
-type fields struct {
-	rest string
-	bad  bool
-}
-
-// until cuts off what is before the next sep.
-func (f *fields) until(sep byte) string {
-	i := strings.IndexByte(f.rest, sep)
-	if i < 0 {
-		f.bad = true
-		return ""
-	}
-	word := f.rest[:i]
-	f.rest = f.rest[i+1:]
-	return word
-}
-
-// hex reads 16 digits. Every entry and message has some, and [strconv.ParseUint] takes four times as long.
-func (f *fields) hex(word string) uint64 {
-	if len(word) != 16 {
-		f.bad = true
-		return 0
-	}
-	var n uint64
-	for i := range len(word) {
-		switch c := word[i]; {
-		case '0' <= c && c <= '9':
-			n = n<<4 | uint64(c-'0')
-		case 'a' <= c && c <= 'f':
-			n = n<<4 | uint64(c-'a'+10)
-		default: // capitals are not what this package writes
-			f.bad = true
-		}
-	}
-	return n
-}
-
-func (f *fields) number(word string) int64 {
-	n, err := strconv.ParseInt(word, 10, 64)
-	// Only what this package writes: no sign, no leading zero.
-	f.bad = f.bad || err != nil || n < 0 || (len(word) > 1 && word[0] == '0') || word[0] == '+'
-	return n
-}
+// A fields reads the texts of this package.
+type fields struct{ redistext.Fields }
 
 // revision reads the three words of a revision.
 func (f *fields) revision(generation, number, nonce string) rmap.Revision {
-	r := rmap.Revision{Generation: f.hex(generation), Number: uint64(f.number(number)), Nonce: f.hex(nonce)}
-	f.bad = f.bad || r.Generation == 0 || r.Number == 0 || r.Nonce == 0
+	r := rmap.Revision{Generation: f.Hex(generation), Number: uint64(f.Number(number)), Nonce: f.Hex(nonce)}
+	f.Bad = f.Bad || r.Generation == 0 || r.Number == 0 || r.Nonce == 0
 	return r
 }
 
 // take cuts off n bytes.
 func (f *fields) take(n int64) string {
-	if f.bad || n > int64(len(f.rest)) {
-		f.bad = true
+	if f.Bad || n > int64(len(f.Rest)) {
+		f.Bad = true
 		return ""
 	}
-	text := f.rest[:n]
-	f.rest = f.rest[n:]
+	text := f.Rest[:n]
+	f.Rest = f.Rest[n:]
 	return text
 }
 
 // counted cuts off a text with its length before it.
-func (f *fields) counted() string { return f.take(f.number(f.until(':'))) }
+func (f *fields) counted() string { return f.take(f.Number(f.Until(':'))) }
 
 // parseHeader reads the header of a map.
 func parseHeader(text string, newest int) (rmap.Head, error) {
-	f := &fields{rest: text + " "}
-	if err := checkFormat(f.until(' '), newest); err != nil {
+	f := &fields{redistext.Fields{Rest: text + " "}}
+	if err := checkFormat(f.Until(' '), newest); err != nil {
 		return rmap.Head{}, fmt.Errorf("header: %w", err)
 	}
 	var h rmap.Head
-	h.Revision = f.revision(f.until(' '), f.until(' '), f.until(' '))
-	h.Cleared = uint64(f.number(f.until(' ')))
-	ttl := f.number(f.until(' '))
+	h.Revision = f.revision(f.Until(' '), f.Until(' '), f.Until(' '))
+	h.Cleared = uint64(f.Number(f.Until(' ')))
+	ttl := f.Number(f.Until(' '))
 	h.Lifetime.TTL = time.Duration(ttl) * time.Millisecond
-	sliding := f.until(' ')
+	sliding := f.Until(' ')
 	h.Lifetime.Sliding = sliding == "1"
-	h.Expires = f.number(f.until(' '))
-	dated := f.until(' ')
+	h.Expires = f.Number(f.Until(' '))
+	dated := f.Until(' ')
 	switch {
-	case f.bad, f.rest != "", sliding != "0" && sliding != "1", dated != "0" && dated != "1", ttl > rmap.MaxTTL.Milliseconds(), h.Cleared > h.Revision.Number:
+	case f.Bad, f.Rest != "", sliding != "0" && sliding != "1", dated != "0" && dated != "1", ttl > rmap.MaxTTL.Milliseconds(), h.Cleared > h.Revision.Number:
 		return rmap.Head{}, fmt.Errorf("header: %w", errMalformed)
 	}
 	return h, nil
@@ -150,22 +109,22 @@ func parseHeader(text string, newest int) (rmap.Head, error) {
 
 // parseEntry reads what is stored under a key.
 func parseEntry(key, text string) (rmap.Entry, error) {
-	f := &fields{rest: text}
+	f := &fields{redistext.Fields{Rest: text}}
 	e := rmap.Entry{Key: key}
-	e.Number = uint64(f.number(f.until('.')))
-	e.Nonce = f.hex(f.until(':'))
-	if deadline := f.until(':'); deadline != "" {
-		e.Deadline = f.number(deadline)
-		f.bad = f.bad || e.Deadline == 0
+	e.Number = uint64(f.Number(f.Until('.')))
+	e.Nonce = f.Hex(f.Until(':'))
+	if deadline := f.Until(':'); deadline != "" {
+		e.Deadline = f.Number(deadline)
+		f.Bad = f.Bad || e.Deadline == 0
 	}
 	e.Value.Kind = rmap.Kind(append([]byte(f.take(1)), 0)[0])
-	e.Value.Data = f.rest
+	e.Value.Data = f.Rest
 	switch e.Value.Kind {
 	case rmap.Plain, rmap.Integer, rmap.List:
 	default:
-		f.bad = true
+		f.Bad = true
 	}
-	if f.bad || e.Number == 0 || e.Nonce == 0 || !validKey(key) || len(e.Value.Data) > rmap.MaxValue {
+	if f.Bad || e.Number == 0 || e.Nonce == 0 || !validKey(key) || len(e.Value.Data) > rmap.MaxValue {
 		return rmap.Entry{}, errMalformed
 	}
 	return e, nil
@@ -191,20 +150,20 @@ func parseMessage(text string, newest int) (rmap.Change, error) {
 	if len(text) > maxMessage {
 		return rmap.Change{}, fmt.Errorf("%d bytes: %w", len(text), errMalformed)
 	}
-	f := &fields{rest: text}
-	if err := checkFormat(f.until(' '), newest); err != nil {
+	f := &fields{redistext.Fields{Rest: text}}
+	if err := checkFormat(f.Until(' '), newest); err != nil {
 		return rmap.Change{}, err
 	}
 	var ch rmap.Change
-	ch.Revision = f.revision(f.until(' '), f.until(' '), f.until(' '))
-	ch.Prev = f.hex(f.until(' '))
-	ch.Now = f.number(f.until(' '))
-	ch.Expires = f.number(f.until('\n'))
-	for !f.bad && f.rest != "" {
+	ch.Revision = f.revision(f.Until(' '), f.Until(' '), f.Until(' '))
+	ch.Prev = f.Hex(f.Until(' '))
+	ch.Now = f.Number(f.Until(' '))
+	ch.Expires = f.Number(f.Until('\n'))
+	for !f.Bad && f.Rest != "" {
 		ch.Steps = append(ch.Steps, f.step(ch.Revision))
 	}
 	switch {
-	case f.bad, len(ch.Steps) == 0, (ch.Prev == 0) != (ch.Revision.Number == 1):
+	case f.Bad, len(ch.Steps) == 0, (ch.Prev == 0) != (ch.Revision.Number == 1):
 		return rmap.Change{}, errMalformed
 	}
 	return ch, nil
@@ -217,15 +176,15 @@ func (f *fields) step(r rmap.Revision) rmap.Step {
 	case rmap.DoClear, rmap.DoDestroy:
 	case rmap.DoDelete, rmap.DoExpire:
 		s.Entry.Key = strings.Clone(f.counted())
-		f.bad = f.bad || !validKey(s.Entry.Key)
+		f.Bad = f.Bad || !validKey(s.Entry.Key)
 	case rmap.DoSet:
 		key := f.counted()
 		e, err := parseEntry(key, f.counted())
-		f.bad = f.bad || err != nil || e.Number != r.Number || e.Nonce != r.Nonce
+		f.Bad = f.Bad || err != nil || e.Number != r.Number || e.Nonce != r.Nonce
 		e.Key, e.Value.Data = strings.Clone(e.Key), strings.Clone(e.Value.Data)
 		s.Entry = e
 	default:
-		f.bad = true
+		f.Bad = true
 	}
 	return s
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/redis/rueidis"
 
+	"github.com/latchkey-go/latchkey/internal/redistext"
 	"github.com/latchkey-go/latchkey/rmap"
 )
 
@@ -58,7 +59,7 @@ func (s *Store) Scan(ctx context.Context, name string, yield func([]rmap.Entry) 
 
 // headed refuses a hash without a header. One that began during a scan has one which the scan did not show.
 func (s *Store) headed(ctx context.Context, name string) error {
-	ctx, cancel := s.limited(ctx)
+	ctx, cancel := redistext.Limited(ctx, s.o.Timeout)
 	defer cancel()
 	err := s.client.Do(ctx, s.client.B().Hget().Key(s.hash(name)).Field("").Build()).Error()
 	switch {
@@ -89,7 +90,7 @@ type fetched struct {
 func (s *Store) fetch(ctx context.Context, name string, cursor uint64, count int64) <-chan fetched {
 	done := make(chan fetched, 1)
 	go func() {
-		ctx, cancel := s.limited(ctx)
+		ctx, cancel := redistext.Limited(ctx, s.o.Timeout)
 		defer cancel()
 		command := s.client.B().Hscan().Key(s.hash(name)).Cursor(cursor).Count(count).Build()
 		chunk, err := s.client.Do(ctx, command).AsScanEntry()
@@ -123,7 +124,7 @@ func (s *Store) Since(ctx context.Context, name string, r rmap.Revision) ([]rmap
 	if r.Generation == 0 || (r.Number == 0) != (r.Nonce == 0) { // a generation alone is its beginning
 		return nil, nil
 	}
-	ctx, cancel := s.limited(ctx)
+	ctx, cancel := redistext.Limited(ctx, s.o.Timeout)
 	defer cancel()
 	from := strconv.FormatUint(r.Number+1, 10) + "-0"
 	logged, err := s.client.Do(ctx, s.client.B().Xrange().Key(s.log(name)).Start(from).End("+").Build()).AsXRange()

@@ -4,11 +4,11 @@ import (
 	"context"
 	_ "embed"
 	"fmt"
-	"math/rand/v2"
 	"strconv"
 
 	"github.com/redis/rueidis"
 
+	"github.com/latchkey-go/latchkey/internal/redistext"
 	"github.com/latchkey-go/latchkey/rmap"
 )
 
@@ -74,7 +74,7 @@ type settings struct {
 // run is the one way in which anything is changed.
 func (s *Store) run(ctx context.Context, sc *Script, name string, w settings, keys, args []string) (Done, error) {
 	allKeys, allArgs := s.words(name, w, keys, args)
-	ctx, cancel := s.limited(ctx)
+	ctx, cancel := redistext.Limited(ctx, s.o.Timeout)
 	defer cancel()
 	reply, err := sc.lua.Exec(ctx, s.client, allKeys, allArgs).ToMessage()
 	if err != nil {
@@ -97,27 +97,19 @@ func (s *Store) words(name string, w settings, keys, args []string) (allKeys, al
 		}
 	}
 	allKeys = append([]string{s.hash(name), s.due(name), s.log(name), s.tmp(name)}, keys...)
-	allArgs = append([]string{s.channel(name), hex16(random()), hex16(random()), strconv.Itoa(s.o.version), ttl, sliding,
+	allArgs = append([]string{s.channel(name), redistext.Hex16(redistext.Random()), redistext.Hex16(redistext.Random()), strconv.Itoa(s.o.version), ttl, sliding,
 		strconv.Itoa(w.maxEntries)}, args...)
 	return allKeys, allArgs
-}
-
-// limited gives a context the store's time limit if it has none.
-func (s *Store) limited(ctx context.Context) (context.Context, context.CancelFunc) {
-	if _, ok := ctx.Deadline(); ok {
-		return ctx, func() {}
-	}
-	return context.WithTimeout(ctx, s.o.Timeout)
 }
 
 // parseDone reads what every script returns: whether there was a change, three words of the revision, and the reply of
 // the body; or, from lua/set.lua, the beginning of a header.
 func parseDone(reply rueidis.RedisMessage) (Done, error) {
 	if place, err := reply.ToString(); err == nil {
-		f := &fields{rest: place}
-		f.until(' ')
-		done := Done{Changed: true, Revision: f.revision(f.until(' '), f.until(' '), f.until(' '))}
-		if f.bad || f.rest != "" {
+		f := &fields{redistext.Fields{Rest: place}}
+		f.Until(' ')
+		done := Done{Changed: true, Revision: f.revision(f.Until(' '), f.Until(' '), f.Until(' '))}
+		if f.Bad || f.Rest != "" {
 			return Done{}, errMalformed
 		}
 		return done, nil
@@ -144,23 +136,8 @@ func parseDone(reply rueidis.RedisMessage) (Done, error) {
 		return done, nil
 	}
 	f := &fields{}
-	if done.Revision = f.revision(text[0], text[1], text[2]); f.bad {
+	if done.Revision = f.revision(text[0], text[1], text[2]); f.Bad {
 		return Done{}, errMalformed
 	}
 	return done, nil
-}
-
-// random returns a random number that is not zero: zero stands for the absence of one.
-func random() uint64 {
-	for {
-		if n := rand.Uint64(); n != 0 {
-			return n
-		}
-	}
-}
-
-func hex16(n uint64) string {
-	text := strconv.FormatUint(n, 16)
-	const zeros = "0000000000000000"
-	return zeros[len(text):] + text
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/redis/rueidis"
 
+	"github.com/latchkey-go/latchkey/internal/redistext"
 	"github.com/latchkey-go/latchkey/rmap"
 )
 
@@ -66,7 +67,7 @@ func arguments(w *rmap.Write) []string {
 		case rmap.HasValue:
 			args = append(args, "value", value(c.Value))
 		case rmap.HasNonce:
-			args = append(args, "nonce", hex16(c.Nonce))
+			args = append(args, "nonce", redistext.Hex16(c.Nonce))
 		}
 	}
 	for i := range w.Ops {
