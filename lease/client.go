@@ -53,7 +53,9 @@ type Client struct {
 	mu    sync.Mutex // guards the fields below
 	link  *link      // nil between the loss of a session and the next request
 	holds map[string]*Held
-	done  bool // Close was called
+	owed  map[string]*Held // over, and to be released yet; see owe
+	payer *time.Timer      // runs while something is owed; nil before the first time
+	done  bool             // Close was called
 }
 
 // link is one session of a client; its address tells notices of different
@@ -77,6 +79,7 @@ func Connect(ctx context.Context, svc Service, o ClientOptions) (*Client, error)
 		turn:   make(chan struct{}, 1),
 		closed: make(chan struct{}),
 		holds:  make(map[string]*Held),
+		owed:   make(map[string]*Held),
 	}
 	if c.log == nil {
 		c.log = slog.New(slog.DiscardHandler)
@@ -168,6 +171,10 @@ func (c *Client) Close(ctx context.Context) error {
 	close(c.closed)
 	k := c.link
 	c.link = nil
+	clear(c.owed)
+	if c.payer != nil {
+		c.payer.Stop()
+	}
 	holds := c.holdsLocked(func(*Held) bool { return true })
 	c.mu.Unlock()
 

@@ -43,7 +43,7 @@ func (h *Held) finish() error {
 	if err == nil || h.lossOf() != nil || lossBy(err) != "" {
 		return err
 	}
-	h.c.log.Warn("lease: release not confirmed, the hold ends with its ttl", "key", h.key, "error", err)
+	h.c.log.Warn("lease: release not confirmed, it is sent again when the service answers", "key", h.key, "error", err)
 	return nil
 }
 

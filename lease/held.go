@@ -128,7 +128,9 @@ func (h *Held) Err() error {
 // After a loss it gives back the keys that are left and returns the loss, so
 // that nil means: held without a gap until now. When ctx ends before the answer
 // the error is ErrUnknown, and Release may be called again. Once it succeeded,
-// further calls return nil.
+// further calls return nil. What could not be given back because the service was
+// out of reach is given back by the client when it answers again, within about a
+// second, unless a new hold has the same id by then.
 func (h *Held) Release(ctx context.Context) error {
 	loss := h.Err()
 	h.mu.Lock()
@@ -151,11 +153,7 @@ func (h *Held) Release(ctx context.Context) error {
 		return nil
 	}
 	_, err := h.c.command(ctx, Command{Verb: Release, ID: h.id})
-	if err == nil || CodeOf(err) == ErrNotHeld || CodeOf(err) == ErrOver {
-		h.mu.Lock()
-		h.given = true
-		h.mu.Unlock()
-	}
+	h.c.answered(h, err)
 	if wasLost {
 		return loss
 	}
@@ -284,7 +282,7 @@ func (c *Client) giveBack(h *Held) {
 	h.given = true
 	h.mu.Unlock()
 	if !given {
-		k.session.Do(Command{Verb: Release, ID: h.id}, nil)
+		k.session.Do(Command{Verb: Release, ID: h.id}, func(_ Lease, err error) { c.answered(h, err) })
 	}
 }
 

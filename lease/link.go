@@ -179,6 +179,7 @@ func (c *Client) adopt(h *Held) error {
 			Reason: "this client already holds, or waits, under the same id; leave the id empty for one of its own"}
 	}
 	c.holds[h.id] = h
+	delete(c.owed, h.id) // it may be granted what was to be released
 	return nil
 }
 
