@@ -1,6 +1,5 @@
 package io.github.latchkeygo;
 
-import java.lang.System.Logger.Level;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.LinkedBlockingQueue;
 import java.util.concurrent.RejectedExecutionException;
@@ -14,7 +13,7 @@ import java.util.concurrent.TimeUnit;
 final class Callbacks {
   /** Gets what was thrown. */
   interface Log {
-    void log(Level level, String message, Throwable error);
+    void thrown(String what, RuntimeException e);
   }
 
   private final ThreadPoolExecutor executor;
@@ -46,7 +45,7 @@ final class Callbacks {
           try {
             callback.run();
           } catch (RuntimeException e) {
-            if (!what.equals("a logger")) log.log(Level.WARNING, what + " threw", e);
+            if (!what.equals("a logger")) log.thrown(what, e);
           } finally {
             if (done != null) done.complete(null);
           }

@@ -97,7 +97,7 @@ final class Session implements Link.Owner {
     this.host = host;
     this.grace = options.grace;
     this.loop = new Loop(options.clock, options.name);
-    this.callbacks = new Callbacks(options.name, this::log);
+    this.callbacks = new Callbacks(options.name, this::callbackThrew);
     this.attempt = loop.alarm(this::attemptDue);
     this.pinger = loop.alarm(this::ping);
     this.verdict = loop.alarm(this::judgeSilence);
@@ -891,7 +891,12 @@ final class Session implements Link.Owner {
   }
 
   void callbackThrew(String what, RuntimeException e) {
-    log(Level.WARNING, what + " threw", e);
+    callbacks.run("a logger", () -> logThrown(what, e), null);
+  }
+
+  private void logThrown(String what, RuntimeException e) {
+    if (options.logger != null)
+      options.logger.log(Level.WARNING, "latchkey: " + what + " threw", e);
   }
 
   /** Hands an outcome on by the executor, so that what depends on it cannot be in the way here. */
@@ -984,9 +989,8 @@ final class Session implements Link.Owner {
 
   private void log(Level level, String message, Throwable error) {
     if (options.logger == null) return;
-    callbacks.run(
-        "a logger",
-        () -> options.logger.log(level, "latchkey: " + message + " (" + address + ")", error),
-        null);
+    // Without the stack, which would show this client's thread and nothing of the cause.
+    String text = "latchkey: " + message + (error == null ? "" : ": " + error.getMessage());
+    callbacks.run("a logger", () -> options.logger.log(level, text + " (" + address + ")"), null);
   }
 }
