@@ -41,7 +41,7 @@ var mutants = []mutant{
 	{"a row that was missing stays so", "home.go", "(version == 0 || k.item.Version < version)", "!k.item.Absent && (version == 0 || k.item.Version < version)", ""},
 	{"a load without versions is never new enough", "front.go", "reached, item.Version = Fresh, fl.floor", "reached, item.Version = Fresh, 0", ""},
 	{"a load without versions counts as what a reader wants", "front.go", "reached, item.Version = Fresh, fl.floor", "reached, item.Version = Fresh, max(fl.floor, fl.min.named())", "TestLoadsForWhoWantsMore"},
-	{"who wants more than there is gets less", "serve.go", "if min.named() <= reached {", "if true {", "TestLoadsForWhoWantsMore"},
+	{"who wants more than there is gets less", "serve.go", "if min.named() <= reached {", "if min.named() <= reached || true {", "TestLoadsForWhoWantsMore"},
 	{"a load past a node is joined", "past.go", "if !first.loading {\n\t\tnext = first", "if true {\n\t\tnext = first", ""},
 	{"a load past a node may read a replica", "past.go", "true, 0, Fresh, Fresh, nil", "true, 0, Fresh, 0, nil", ""},
 	{"what the home refused is kept", "front.go", "r.Refusal == Stored && fl.stale", "fl.stale", ""},
