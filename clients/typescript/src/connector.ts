@@ -70,6 +70,7 @@ export class Connector implements LinkOwner {
   #hello: Hello | undefined; // of this connection
   #opening: Opening | undefined;
   #fouls = 0;
+  #adrift = 0; // resumes that were sent and not answered
   #pause = 0;
   /** Something came since this was set to false. */
   heard = false;
@@ -107,6 +108,17 @@ export class Connector implements LinkOwner {
   forget(): void {
     this.#link = undefined;
     this.#ready = false;
+  }
+
+  /**
+   * Whether a takeover of the session may be of this side's own making: an open that was sent on a connection which was
+   * given up, and to which the broker came after a newer one. Each such open excuses one takeover, so that somebody else
+   * who has the id prevails in the end.
+   */
+  excuse(): boolean {
+    if (this.#adrift === 0) return false;
+    this.#adrift--;
+    return true;
   }
 
   #due(): void {
@@ -148,6 +160,7 @@ export class Connector implements LinkOwner {
     } else if (reply.kind === "ok") {
       this.#owner.opened(link, opening, reply.body, () => {
         this.#ready = true;
+        if (!opening.resume) this.#adrift = 0;
         this.#since = this.#clock.now();
         this.#opening = undefined;
         this.#fouls = 0;
@@ -155,6 +168,7 @@ export class Connector implements LinkOwner {
       });
     } else if (reply.kind === "failed") {
       const error = decodeFailure(reply.body);
+      this.#opening = undefined;
       if (!opening.resume || error.code !== "session_lost") {
         link.fail(error);
         return;
@@ -167,6 +181,10 @@ export class Connector implements LinkOwner {
   linkDown(link: Link, error: LatchkeyError): void {
     if (link !== this.#link) return;
     const ready = this.#ready;
+    const opening = this.#opening;
+    this.#opening = undefined;
+    // A takeover, and a part of the answer, tell that the broker came to it.
+    if (opening?.resume && opening.parts.length === 0 && error.code !== "session_lost") this.#adrift++;
     this.forget();
     this.#alarm.clear();
     if (ready && this.#clock.now() - this.#since >= SETTLED_LIFE) this.#pause = 0;

@@ -194,7 +194,8 @@ export class Session implements ConnectorOwner, HoldHost {
       return false;
     }
     this.#trouble = error;
-    if (ready) this.#broken(error, error.code === "protocol");
+    // A takeover may also be told in place of the answer to the open.
+    if (ready || error.code === "session_lost") this.#broken(error, error.code === "protocol");
     if (hopeless) for (const call of [...this.#calls.values()]) this.#giveUp(call);
     return this.#closing === undefined; // a callback may have closed the client
   }
@@ -204,7 +205,7 @@ export class Session implements ConnectorOwner, HoldHost {
     this.#probe = undefined;
     const now = this.clock.now();
     this.#patient = this.until === Number.POSITIVE_INFINITY ? now + DEFAULT_GRACE : this.until;
-    if (error.code === "session_lost" && this.#id !== "") {
+    if (error.code === "session_lost" && this.#id !== "" && !this.#connector.excuse()) {
       // Another connection resumed it: its holds are that one's now, and are not taken back.
       for (const call of [...this.#calls.values()]) {
         if (call.op !== "list" && call.op !== "stats" && call.op !== "watch") {

@@ -603,6 +603,59 @@ test("a second client that resumes the session: this one does not take it back",
   assert.equal(open.resume, undefined);
 });
 
+test("a resume of its own that the broker comes to late is taken for what it is", async () => {
+  const { client, peer } = await server.client();
+  const hold = await held(peer, client.acquire("a"));
+  const waiting = fails(client.acquire("b"));
+  const asked = await peer.next("acquire");
+  const lease = { id: hold.id, keys: ["a"], tokens: [17], ttl: 30_000, remaining: 30_000, waited: 0 };
+  const taken = { ok: false, code: "session_lost", reason: "another connection resumed the session" };
+  peer.cut();
+  for (let i = 0; i < 2; i++) {
+    const unanswered = await server.peer();
+    await unanswered.next();
+    unanswered.send({ latchkey: 1, features: [] });
+    assert.equal((await unanswered.next("open")).resume, "S1");
+    unanswered.cut();
+  }
+  const second = await server.peer();
+  assert.equal((await second.greet("S1", { leases: [lease] })).resume, "S1");
+  assert.equal((await second.next("acquire")).id, asked.id);
+  second.send(taken);
+
+  // It may also be told in place of the answer.
+  const third = await server.peer();
+  await third.next();
+  third.send({ latchkey: 1, features: [] });
+  assert.equal((await third.next("open")).resume, "S1");
+  third.send(taken);
+  const fourth = await server.peer();
+  assert.equal((await fourth.greet("S1", { leases: [lease] })).resume, "S1");
+  const again = await fourth.next("acquire");
+  assert.equal(again.id, asked.id);
+  assert.equal(hold.lost, undefined);
+  assert.ok(hold.isSafe);
+
+  // Nothing is left to excuse it: now it was somebody else.
+  fourth.send(taken);
+  assert.equal(codeOf(await aborted(hold)), "session_lost");
+  assert.equal((await (await server.peer()).greet("S2")).resume, undefined);
+  assert.equal(await waiting, "session_lost");
+});
+
+test("a takeover in place of the answer to a resume, with nothing to excuse it", async () => {
+  const { client, peer } = await server.client();
+  const hold = await held(peer, client.acquire("a"));
+  peer.cut();
+  const second = await server.peer();
+  await second.next();
+  second.send({ latchkey: 1, features: [] });
+  await second.next("open");
+  second.send({ ok: false, code: "session_lost", reason: "another connection resumed the session" });
+  assert.equal(codeOf(await aborted(hold)), "session_lost");
+  assert.equal((await (await server.peer()).greet("S2")).resume, undefined);
+});
+
 test("watch: events in order, a gap after a reconnect, and an end", async () => {
   const { client, peer } = await server.client();
   const watching = client.watch({ prefix: "jobs/" });
