@@ -71,6 +71,11 @@ class Told:
         self.news.append(("over", error))
 
     @property
+    def outcomes(self) -> list[Any]:
+        """What it was told, but for the trouble of a lease that is still held."""
+        return [n for n in self.news if not (isinstance(n, tuple) and n[0] == "troubled")]
+
+    @property
     def last(self) -> Any:
         return self.news[-1] if self.news else None
 

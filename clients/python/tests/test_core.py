@@ -509,7 +509,7 @@ def test_resume_takes_up_what_is_held() -> None:
     assert hand.again(leases=[entry(lease, remaining=12_000)], elapsed=5) == []
     assert lease.deadline == hand.now + 5 + 12_000 - 600
     assert hand.core.session_until == hand.now + 2940
-    assert told.news == [lease]
+    assert told.outcomes == [lease]
 
 
 def test_resume_with_leases_in_parts() -> None:
@@ -521,7 +521,7 @@ def test_resume_with_leases_in_parts() -> None:
     _, asked = hand.sent()
     hand.hear({"latchkey": 1}, {"n": asked["n"], "leases": [entry(lease)]})
     hand.hear({"n": asked["n"], "ok": True, "session": asked["resume"], "grace": 2900, "leases": [entry(second)]})
-    assert told.news == [lease] and other.news == [second]
+    assert told.outcomes == [lease] and other.outcomes == [second]
 
 
 def test_resume_with_a_lease_that_nobody_knows() -> None:
@@ -657,6 +657,102 @@ def test_without_a_grace_the_session_ends_with_its_connection() -> None:
     assert "resume" not in hand.open()
 
 
+def test_without_a_grace_a_silent_link_is_still_found_dead() -> None:
+    hand = ByHand(grace=0)
+    told, _ = hand.acquire()
+    hand.sent()
+    hand.sleep(5000)
+    assert [f["do"] for f in hand.sent()] == ["ping"]
+    hand.sleep(5000)
+    assert hand.core.drop and hand.core.state is not State.UP
+    assert told.news == []  # it goes on waiting, on another connection
+
+
+def test_a_broken_link_is_trouble_before_any_renewal_is_due() -> None:
+    hand = ByHand()
+    told, _ = hand.held()
+    detached, other = hand.held("b", token=18)
+    other.detached = True
+    hand.cut()
+    kind, error = told.last
+    assert kind == "troubled" and isinstance(error, Unavailable) and "cut" in error.reason
+    assert detached.last is other
+    hand.sleep(3000)
+    assert isinstance(told.last, ServiceGone)
+
+
+def test_a_session_that_ends_again_and_again_is_not_opened_without_a_pause() -> None:
+    hand = ByHand()
+    pauses = []
+    for _ in range(4):
+        hand.hear({"lost": "session_lost"})
+        before = hand.now
+        hand.run_until(lambda: hand.core.wants_connection(hand.now))
+        pauses.append(hand.now - before)
+        hand.connect()
+        hand.open()
+    assert pauses == [0, 10, 20, 40]
+
+
+def test_a_grant_of_another_id_is_a_breach() -> None:
+    hand = ByHand()
+    told, _ = hand.acquire()
+    (asked,) = hand.sent()
+    hand.hear(hand.grant(asked, id="another"))
+    assert hand.core.drop and isinstance(hand.core.trouble, ProtocolError)
+    assert [f["id"] for f in hand.again()] == [asked["id"]] and told.news == []
+
+
+def test_a_grace_that_the_broker_does_not_tell_is_the_one_asked_for() -> None:
+    hand = ByHand(start=False)
+    hand.core.start(hand.now)
+    hand.connect()
+    _, asked = hand.sent()
+    hand.hear({"latchkey": 1}, {"n": asked["n"], "ok": True, "session": "S", "elapsed": 0})
+    assert hand.core.session_until == hand.now + 2940
+
+
+def test_releases_at_the_same_time_share_the_answer() -> None:
+    hand = ByHand()
+    _, lease = hand.held()
+    first, second = Told(), Told()
+    hand.core.release(lease, first, hand.now)
+    hand.core.release(lease, second, hand.now)
+    (asked,) = hand.sent()
+    hand.settle()
+    assert first.news == second.news == []
+    hand.hear({"n": asked["n"], "ok": True, "id": lease.id})
+    assert first.news == second.news == [None]
+
+
+def test_a_release_that_was_not_answered_can_be_asked_again() -> None:
+    hand = ByHand()
+    _, lease = hand.held()
+    first, second = Told(), Told()
+    hand.core.release(lease, first, hand.now)
+    hand.sent()
+    hand.cut()
+    hand.sleep(3000)
+    assert isinstance(first.last, OutcomeUnknown)
+    stray = hand.again(leases=[entry(lease)])
+    assert [f["do"] for f in stray] == ["release"]
+    hand.core.release(lease, second, hand.now)
+    (asked,) = hand.sent()
+    hand.hear({"n": asked["n"], "ok": True, "id": lease.id})
+    assert second.news == [None]
+
+
+def test_what_is_left_of_several_keys_is_the_holders_to_give_back() -> None:
+    hand = ByHand()
+    told, lease = hand.held()
+    lease.tokens["b"] = 18
+    hand.cut()
+    assert hand.again(leases=[entry(lease, keys=["a"], tokens=[17])]) == []
+    assert isinstance(told.last, Forced)
+    hand.core.release(lease, Told(), hand.now)
+    assert [f["do"] for f in hand.sent()] == ["release"]
+
+
 def test_a_closing_broker_sends_back_what_waits() -> None:
     hand = ByHand()
     told, _ = hand.acquire()
@@ -730,7 +826,7 @@ def test_garbage_breaks_the_link_and_nothing_else(line: bytes) -> None:
     assert hand.core.drop and hand.core.state is State.PAUSE
     assert isinstance(hand.core.trouble, ProtocolError)
     hand.again(leases=[entry(lease)])
-    assert told.news == [lease]
+    assert told.outcomes == [lease]
 
 
 def test_a_request_that_breaks_every_connection_is_given_up() -> None:

@@ -24,11 +24,13 @@ __all__ = [
     "FIRST_PAUSE",
     "FOULS",
     "GOODBYE_WAIT",
+    "IDLE_PING",
     "LONGEST_PAUSE",
     "MAX_PENDING",
     "MAX_UNSENT",
     "RENEWAL",
     "SETTLED",
+    "SHORTEST_RENEWAL",
     "Base",
 ]
 
@@ -36,6 +38,8 @@ MAX_PENDING = 10_000 - 16  # some of the broker's limit is kept for pings and fo
 MAX_UNSENT = 16 << 20
 FIRST_PAUSE, LONGEST_PAUSE, SETTLED = 20.0, 1000.0, 100.0
 GOODBYE_WAIT = 1000.0
+IDLE_PING = 5000.0  # between pings when there is no grace that would say
+SHORTEST_RENEWAL = 10.0  # between renewals, whatever ttl the broker says
 FOULS = 3  # connections that may end in a breach of protocol while a request is on them
 
 
@@ -132,14 +136,17 @@ class Base:
             call.n = next(self._n)
         if self.state is not State.UP:
             if call.spec is not None and call.do == "acquire":
-                _frames.encode(call.n, call.do, call.fields)  # refuses what no frame can carry
+                # Refuses what no frame can carry.
+                _frames.encode(call.n, call.do, call.fields, _frames.MAX_REQUEST - _frames.ROOM)
             self._calls[call.n] = call
             self._overdue_at = _frames.earlier(self._overdue_at, self._due(call))
             return
         fields = call.fields
         if call.spec is not None and call.do == "acquire":
             fields = call.spec.frame(now - call.start)
-        self._out.append(_frames.encode(call.n, call.do, fields))
+        # A first sending leaves room for the later ones.
+        limit = _frames.MAX_REQUEST - (_frames.ROOM if call.sent is None and call.start == now else 0)
+        self._out.append(_frames.encode(call.n, call.do, fields, limit))
         call.sent = now
         self._calls[call.n] = call
 
@@ -149,11 +156,21 @@ class Base:
         self._send(call, now)
 
     def _answer(self, call: Call, value: Any, error: LatchkeyError | None) -> None:
+        if call.do == "release" and call.lease is not None:
+            self._released(call.lease, error)
+            return
         if call.ours or call.sink is None or call.sink is RENEWAL:
             return
         if call.do == "acquire" and call.abandoned:
             return
         self._tell(call.sink._done, value, error)
+
+    def _released(self, lease: Lease, error: LatchkeyError | None) -> None:
+        lease.asked = False
+        lease.given = error is None or error.code in ("not_held", "over")
+        sinks, lease.releasing = lease.releasing, []
+        for sink in sinks:
+            self._tell(sink._done, None, error)
 
     def _due(self, call: Call) -> float | None:
         """Return when a call is given up if there is no connection until then."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import logging
+import os
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -99,7 +100,10 @@ class Hold(BaseHold):
 
         Raises:
             LeaseLost: the lease had been lost before; what was left of it is given back.
+            OutcomeUnknown: it was not answered. The lease ends with its ttl or session;
+                releasing again asks again.
         """
+        self._refuse_fork("release")
         answer = self._release()
         answer.wait()
         if self.lost.cause is not None:
@@ -279,7 +283,7 @@ class Client:
         *,
         name: str = "",
         grace: float | timedelta = 3.0,
-        connect_timeout: float | timedelta = 5.0,
+        connect_timeout: float | timedelta = 3.0,
         logger: logging.Logger | None = None,
     ) -> None:
         self._address = _request.parse_address(address)
@@ -290,6 +294,7 @@ class Client:
         self._driver: Driver | None = None
         self._over_event: asyncio.Event | None = None
         self._open_answer = _Answer()
+        self._pid = os.getpid()
         self._gate = threading.Lock()  # between posting to the loop and its end
         self._gone = False
 
@@ -304,6 +309,7 @@ class Client:
         """Connect and open the session. ``with`` does it."""
         if self._thread is not None:
             raise RuntimeError("this client was opened already")
+        self._pid = os.getpid()
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._serve, name="latchkey client", daemon=True)
         self._thread.start()
@@ -319,7 +325,7 @@ class Client:
         Whoever waits gets :class:`Closed`. Afterwards the thread and the socket are gone.
         A second call is harmless.
         """
-        if self._thread is None:
+        if self._thread is None or self._forked:
             return
         self._not_from_callback()
         self._post(self._leave)
@@ -432,6 +438,11 @@ class Client:
             raise Closed("the client is not open", op=op)
         return self._driver
 
+    @property
+    def _forked(self) -> bool:
+        """Whether this is another process than the one that has the client's thread."""
+        return self._pid != os.getpid()
+
     def _not_from_callback(self) -> None:
         if threading.current_thread() is self._thread:
             raise RuntimeError("a callback must not wait for its own client: let another thread do it")
@@ -447,9 +458,11 @@ class Client:
                 answer._done(None, e)
 
         if not self._post(run):
-            raise Closed("the client was closed")
+            raise Closed("the client belongs to the parent process" if self._forked else "the client was closed")
 
     def _post(self, what: Callable[[], object]) -> bool:
+        if self._forked:
+            return False  # the gate may be locked for ever, and the loop is the parent's
         with self._gate:
             if self._gone or self._loop is None:
                 return False
@@ -475,7 +488,8 @@ class Client:
 
     async def _main(self) -> None:
         self._over_event = asyncio.Event()
-        self._driver = Driver(self._address, self._options, self, self._log)
+        # What ends a thread must not end this one: others wait for it.
+        self._driver = Driver(self._address, self._options, self, self._log, catch=BaseException)
         self._driver.start()
         await self._over_event.wait()
         await self._driver.wait_closed()

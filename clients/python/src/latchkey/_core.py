@@ -172,8 +172,12 @@ class Core(Session):
             if sink is not None:
                 self._tell(sink._done, None, None)
             return
-        lease.given = True
-        call = Call("release", {"id": lease.id}, sink, now)
+        if sink is not None:
+            lease.releasing.append(sink)
+        if lease.asked:
+            return  # the answer that is on its way is for this one too
+        lease.asked = True
+        call = Call("release", {"id": lease.id}, None, now)
         call.ours = sink is None
         call.lease = lease
         self._send(call, now)
@@ -300,6 +304,8 @@ class Core(Session):
             self._answer(call, None, error)
             return
         grant = _frames.grant(frame)
+        if grant.id != call.id or grant.tokens.keys() != set(call.spec.keys):
+            raise ProtocolError("a grant is of something else than was asked for")
         if call.abandoned:
             return  # the cancel, or the goodbye, is behind it and gives it back
         assert call.sent is not None

@@ -8,7 +8,7 @@ from __future__ import annotations
 import heapq
 
 from latchkey import _frames
-from latchkey._base import RENEWAL, Base
+from latchkey._base import RENEWAL, SHORTEST_RENEWAL, Base
 from latchkey._frames import Grant
 from latchkey._parts import Call, Lease, Phase
 from latchkey.errors import (
@@ -116,7 +116,9 @@ class Deadlines(Base):
         lease.failures, lease.trouble, lease.renew_sent = 0, None, None
         lease.ttl, lease.detached = grant.ttl, grant.detached
         lease.deadline = grant.deadline(sent)
-        lease.renew_at = sent + lease.ttl / 3 if lease.renew and lease.ttl is not None else None
+        lease.renew_at = None
+        if lease.renew and lease.ttl is not None:
+            lease.renew_at = sent + max(lease.ttl / 3, SHORTEST_RENEWAL)
         self._arm(lease)
 
     def _renewed(self, call: Call, grant: Grant | None, error: LatchkeyError | None, now: float) -> None:

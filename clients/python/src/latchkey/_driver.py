@@ -25,11 +25,13 @@ class Driver:
         owner: Owner,
         log: logging.Logger,
         clock: Callable[[], float] = now_ms,
+        catch: type[BaseException] = Exception,
     ) -> None:
         self.core = Core(options, owner, log)
         self.clock = clock
         self._address = address
         self._log = log
+        self._catch = catch  # what a callback may raise without harm to the rest
         self._loop = asyncio.get_running_loop()
         self._transport: asyncio.Transport | None = None
         self._link: _Link | None = None
@@ -97,6 +99,20 @@ class Driver:
         """Look at the clock, before any timer does."""
         self.core.tick(self.clock())
         self._pump()
+
+    def look_soon(self) -> None:
+        """Look at the clock, from any thread, and even when the loop is closed."""
+        try:
+            here = asyncio.get_running_loop() is self._loop
+        except RuntimeError:
+            here = False
+        if here:
+            self.look()
+            return
+        try:
+            self._loop.call_soon_threadsafe(self.look)
+        except RuntimeError:
+            pass  # nobody is told any more, but the verdict stands
 
     def close(self) -> None:
         """Say goodbye; the owner is told when it is over."""
@@ -194,11 +210,14 @@ class Driver:
         try:
             while self.core.effects:
                 effects, self.core.effects = self.core.effects, []
-                for what, args in effects:
+                for i, (what, args) in enumerate(effects):
                     try:
                         what(*args)
-                    except Exception:
+                    except self._catch:
                         self._log.exception("a callback failed")
+                    except BaseException:
+                        self.core.effects[:0] = effects[i + 1 :]  # told at the next occasion
+                        raise
         finally:
             self._telling = False
         if self.core.has_output and not self._flushing:

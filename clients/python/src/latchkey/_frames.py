@@ -14,6 +14,7 @@ from latchkey.errors import LatchkeyError, ProtocolError, Refused, by_code
 from latchkey.types import Event, Forced, Holder, KeyState, Listing, Queued, Wait, Waiter
 
 MAX_REQUEST = 65_536
+ROOM = 64  # of a frame, for what an acquire gains when it is sent again: its age
 MAX_REPLY = 1_048_576
 MAX_SAFE = (1 << 53) - 1
 VERSION = 1
@@ -66,14 +67,14 @@ class Lines:
         raise ProtocolError(f"a line of the broker is too long: over {self._limit} bytes")
 
 
-def encode(n: int, do: str, fields: Mapping[str, Any]) -> bytes:
+def encode(n: int, do: str, fields: Mapping[str, Any], limit: int = MAX_REQUEST) -> bytes:
     """Make the line of a request. Raise Refused for what no frame can carry."""
     try:
         line = _encode({"n": n, "do": do, **fields}).encode()
     except UnicodeEncodeError as e:
         raise Refused("half of a surrogate pair is not valid UTF-8", op=do) from e
-    if len(line) > MAX_REQUEST:
-        raise Refused(f"the request takes {len(line)} bytes, at most {MAX_REQUEST} are allowed (MaxFrame)", op=do)
+    if len(line) > limit:
+        raise Refused(f"the request takes {len(line)} bytes, at most {limit} are allowed (MaxFrame)", op=do)
     return line + b"\n"
 
 
@@ -242,8 +243,8 @@ def grant(frame: Frame, elapsed: int | None = None) -> Grant:
     ttl = None
     if not flag(frame, "forever"):
         ttl = integer(frame, "ttl")
-        if "remaining" not in frame:
-            raise ProtocolError("a grant with an end must say how much of it remains")
+        if "ttl" not in frame or "remaining" not in frame:
+            raise ProtocolError("a grant with an end must say its ttl and how much of it remains")
     return Grant(
         text(frame, "id"),
         tokens(frame),

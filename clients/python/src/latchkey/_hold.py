@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
+import os
 import threading
 from collections.abc import Callable, Iterable, Mapping
 from datetime import timedelta
@@ -12,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TypedDict
 from latchkey import _request
 from latchkey._parts import Lease, Phase
 from latchkey._request import Acquire
-from latchkey.errors import Expired, FencingUnknown, LatchkeyError, LeaseLost, NotHeld, Refused
+from latchkey.errors import Expired, FencingUnknown, HoldClosed, LatchkeyError, LeaseLost, NotHeld, Refused
 from latchkey.types import Mode, Queued, Ttl
 
 if TYPE_CHECKING:
@@ -38,7 +39,8 @@ class AcquireOptions(TypedDict, total=False):
         id: names the request and the hold; random by default.
         renew: False leaves renewing to the caller; only the deadline is watched.
         on_queued: told once where the request stands, if it has to wait.
-        on_troubled: told of every renewal that failed, while the lease is still held.
+        on_troubled: told of every renewal that failed or is late, and of a broken connection,
+            while the lease is still held.
         on_lost: told of the loss. Callbacks must not block.
     """
 
@@ -96,6 +98,7 @@ class BaseHold:
         self._spec = spec
         self._callbacks = callbacks
         self._granted: Lease | None = None
+        self._pid = os.getpid()
 
     @property
     def id(self) -> str:
@@ -160,7 +163,7 @@ class BaseHold:
     @property
     def is_safe(self) -> bool:
         """Whether it is safe to act now. Looks at the clock, like :meth:`check`."""
-        return self._lease.phase is not Phase.RELEASED and self._verdict() is None
+        return not self._forked and self._lease.phase is not Phase.RELEASED and self._verdict() is None
 
     def check(self) -> None:
         """Raise unless it is safe to act now.
@@ -173,11 +176,21 @@ class BaseHold:
             LeaseLost: the lease was lost; the type and code say how.
             NotHeld: it was released.
         """
+        self._refuse_fork("check")
         if self._lease.phase is Phase.RELEASED:
             raise NotHeld("it was released", op="check", key=self.key)
         loss = self._verdict()
         if loss is not None:
             raise loss
+
+    @property
+    def _forked(self) -> bool:
+        return self._pid != os.getpid()
+
+    def _refuse_fork(self, op: str) -> None:
+        # The parent renews it and may release it, and this process would not be told.
+        if self._forked:
+            raise HoldClosed("the lease belongs to the parent process", op=op, key=self.key)
 
     @property
     def _lease(self) -> Lease:

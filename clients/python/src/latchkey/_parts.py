@@ -130,6 +130,7 @@ class Lease:
     """What is held under one id."""
 
     __slots__ = (
+        "asked",
         "cause",
         "deadline",
         "detached",
@@ -139,6 +140,7 @@ class Lease:
         "key",
         "overdue",
         "phase",
+        "releasing",
         "renew",
         "renew_at",
         "renew_sent",
@@ -161,6 +163,8 @@ class Lease:
         self.phase = Phase.HELD
         self.cause: LeaseLost | None = None
         self.given = False  # nothing is left to give back
+        self.asked = False  # a release is on its way
+        self.releasing: list[Sink] = []  # who waits for its answer
         self.timer = 0  # the entry of the core's heap that counts
         self.renew_at: float | None = None
         self.renew_sent: float | None = None  # of the renewal in flight

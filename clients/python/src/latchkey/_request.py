@@ -190,7 +190,7 @@ class SessionOptions:
     host: str = ""
     pid: int = 0
     grace: int = 3000
-    connect_timeout: int = 5000
+    connect_timeout: int = 3000
 
     def fields(self) -> dict[str, Any]:
         """Return the fields of an open."""

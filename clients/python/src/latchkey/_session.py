@@ -6,7 +6,7 @@ See sections 4 and 7 of the protocol.
 from __future__ import annotations
 
 from latchkey import _frames
-from latchkey._base import FIRST_PAUSE, FOULS, LONGEST_PAUSE, SETTLED
+from latchkey._base import FIRST_PAUSE, FOULS, IDLE_PING, LONGEST_PAUSE, SETTLED
 from latchkey._deadlines import Deadlines
 from latchkey._frames import Frame, Grant
 from latchkey._parts import Call, State
@@ -47,9 +47,11 @@ class Session(Deadlines):
         listed = self._parts + _frames.objects(frame, "leases")
         elapsed, sent = _frames.integer(frame, "elapsed"), self._open_sent
         grants = [_frames.grant(entry, elapsed) for entry in listed]
-        resumed, first = session == self._session, not self._opened
+        if self._session and session != self._session:
+            raise ProtocolError("the broker answered a resume with another session")
+        resumed, first = bool(self._session), not self._opened
         if not resumed:
-            self._grace = float(_frames.integer(frame, "grace"))
+            self._grace = float(_frames.integer(frame, "grace", int(self._grace)))
         self._session = session
         self._opened, self.state, self.trouble = True, State.UP, None
         self._attempt_until = self._overdue_at = None
@@ -61,7 +63,7 @@ class Session(Deadlines):
         self._send_again(not resumed, now)
         for lease_id in strays:
             self._ours("release", {"id": lease_id}, now)
-        self._ping_at = now + max(self._grace / 3, 1.0) if self._grace else None
+        self._ping_at = now + self._ping_every()
         self._heard = False
         if first:
             self._tell(self.owner._opened)
@@ -74,6 +76,7 @@ class Session(Deadlines):
         Returns the ids of leases that nobody here wants.
         """
         listed = {g.id: g for g in grants}
+        partly: set[str] = set()  # of several keys some are left, which the holder gives back
         wanted = {c.id for c in self._calls.values() if c.do == "acquire" or c.ends}
         for lease in list(self.holds.values()):
             got = listed.get(lease.id)
@@ -86,8 +89,10 @@ class Session(Deadlines):
                 continue
             passed = lease.deadline is not None and now >= lease.deadline
             code, reason = ("expired", "its time ran out") if passed else ("forced", "taken away")
+            if got is not None and not passed:
+                partly.add(lease.id)
             self._lose(lease, loss_by_code(code, reason + " while the connection was broken", key=lease.key))
-        return [i for i in listed if i not in self.holds and i not in wanted]
+        return [i for i in listed if i not in self.holds and i not in wanted and i not in partly]
 
     def _send_again(self, fresh: bool, now: float) -> None:
         """Send everything that has no answer, in the old order."""
@@ -118,19 +123,21 @@ class Session(Deadlines):
             self._probe = Call("ping", {}, None, now)
             self._probe.ours = True
             self._send(self._probe, now)
-        elif not self._heard or now - self._probe.start >= self._grace:
+        elif not self._heard or (self._grace and now - self._probe.start >= self._grace):
             # What is left of the grace is better spent on another connection.
             self._break(Unavailable("the broker answers no ping", op="ping"), now)
             return
         self._heard = False
-        self._ping_at = now + max(self._grace / 3, 1.0)
+        self._ping_at = now + self._ping_every()
+
+    def _ping_every(self) -> float:
+        return max(self._grace / 3, 1.0) if self._grace else IDLE_PING
 
     def _session_gone(self, now: float) -> None:
         """Act on the broker's word that the session is over."""
         if not self._session or self.state is not State.UP:
             return
         self._lose_session()
-        self._pause = 0.0
         self._break(Unavailable("the broker ended the session", op="session"), now)
 
     def _lose_session(self) -> None:
@@ -224,6 +231,10 @@ class Session(Deadlines):
                     self._give_up(call, now)
         if not self._grace and self._session:
             self._lose_session()  # a session without a grace ends with its connection
+        lost = f"the connection to the broker broke: {error.reason}"
+        for lease in self.holds.values():
+            if not lease.detached:  # its deadline may come before any renewal is due
+                self._tell(lease.sink._troubled, Unavailable(lost, op="hold", key=lease.key))
         self._overdue_at = None
         for call in self._calls.values():
             self._overdue_at = _frames.earlier(self._overdue_at, self._due(call))

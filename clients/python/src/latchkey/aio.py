@@ -94,20 +94,22 @@ class Hold(BaseHold):
 
         Raises:
             LeaseLost: the lease had been lost before; what was left of it is given back.
+            OutcomeUnknown: it was not answered. The lease ends with its ttl or session;
+                releasing again asks again.
         """
-        error = await self._release()
+        _, error = await self._release()
         if self.lost.cause is not None:
             raise self.lost.cause
         if error is not None:
             raise error
 
-    async def _release(self) -> LatchkeyError | None:
+    def _release(self) -> asyncio.Future[tuple[Any, LatchkeyError | None]]:
+        """Send the release at once, so that no cancellation of the caller comes before it."""
         lease = self._lease
         self._driver.look()  # a loss that has come about is told, not hidden by the release
         answer = _Answer()
         self._driver.release(lease, answer)
-        _, error = await answer.future
-        return error
+        return answer.future
 
     async def detach(self) -> None:
         """Let the hold outlive this client, until its ttl."""
@@ -117,7 +119,7 @@ class Hold(BaseHold):
         await answer.get()
 
     def _notice(self) -> None:
-        self._driver.look()
+        self._driver.look_soon()
 
     def _done(self, lease: Lease | None, error: LatchkeyError | None) -> None:
         self._granted = lease
@@ -173,9 +175,11 @@ class _Scope:
         self._left = True
         ours = self._absorb(error)
         answer: LatchkeyError | None = None
-        try:
-            answer = await asyncio.wait_for(hold._release(), _hold.RELEASE_WAIT)
-        except asyncio.TimeoutError:
+        release = hold._release()
+        await asyncio.wait({release}, timeout=_hold.RELEASE_WAIT)
+        if release.done():
+            _, answer = release.result()
+        else:
             self._client._log.warning("release of %r not confirmed, the hold ends with its ttl", hold.key)
         loss = _hold.end_of_scope(hold.lost.cause, answer, hold.key)
         if loss is not None and (error is None or ours):
@@ -301,7 +305,7 @@ class Client:
         *,
         name: str = "",
         grace: float | timedelta = 3.0,
-        connect_timeout: float | timedelta = 5.0,
+        connect_timeout: float | timedelta = 3.0,
         logger: logging.Logger | None = None,
     ) -> None:
         self._address = _request.parse_address(address)

@@ -8,7 +8,7 @@ the kinds, by which a program usually decides:
 :class:`MistakeError`  the request is wrong; do not repeat it unchanged
 :class:`LeaseLost`     a lease that was held is not held any more: stop
 :class:`RetryError`    nothing was changed; it may succeed later
-:class:`UnknownError`  nobody can know whether it was carried out
+:class:`UnknownError`  the outcome, or the token, cannot be known
 :class:`DefectError`   a defect of the broker
 =====================  ======================================================
 """
@@ -125,7 +125,7 @@ class RetryError(LatchkeyError):
 
 
 class UnknownError(LatchkeyError):
-    """Nobody can know whether the request was carried out."""
+    """What happened, or which token it has, cannot be known."""
 
     kind = "unknown"
 
@@ -246,14 +246,13 @@ class HoldClosed(LeaseLost, Closed):
     default_code = "closed"
 
 
-class FencingUnknown(LatchkeyError):
+class FencingUnknown(UnknownError):
     """The broker gave no token that can be trusted for this key.
 
     Raised on reading the token, so that a missing one never turns into a number
     that would be compared with others.
     """
 
-    kind = "defect"
     default_code = "fencing_unknown"
 
 
