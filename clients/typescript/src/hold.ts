@@ -48,13 +48,12 @@ export function ttlFields(ttl: Ttl | undefined): Fields {
  * The loss of one key of several is the loss of the whole hold; `release` gives back the others.
  */
 export class Hold implements AsyncDisposable {
-  /** Names the hold. Keep it to yourself: whoever knows it can release the hold. */
-  readonly id: string;
   /** The keys, sorted by the broker when there are several. */
   readonly keys: readonly string[];
   /** How long the request waited in the queue, in milliseconds. */
   readonly waited: number;
 
+  readonly #id: string; // not a field of its own, which console.log would show
   readonly #host: HoldHost;
   readonly #tokens: readonly (number | undefined)[];
   readonly #renews: boolean;
@@ -76,7 +75,7 @@ export class Hold implements AsyncDisposable {
   /** @internal */
   constructor(host: HoldHost, grant: Grant, sent: number, renews: boolean) {
     this.#host = host;
-    this.id = grant.id;
+    this.#id = grant.id;
     this.keys = grant.keys;
     this.waited = grant.waited;
     this.#tokens = grant.tokens;
@@ -87,6 +86,11 @@ export class Hold implements AsyncDisposable {
     if (renews && grant.ttl < Number.POSITIVE_INFINITY) {
       this.#renewAt = sent + grant.elapsed + grant.remaining - (2 * grant.ttl) / 3;
     }
+  }
+
+  /** Names the hold. Keep it to yourself: whoever knows it can release the hold. */
+  get id(): string {
+    return this.#id;
   }
 
   /** The key; of several, the first. */
@@ -130,8 +134,9 @@ export class Hold implements AsyncDisposable {
   }
 
   /**
-   * Aborts when the hold is lost, with the {@link LossError} as its reason, or when the client is
-   * closed, with a `ClosedError`. It does not abort on `release`.
+   * Aborts when the hold is lost, with why as its reason: a {@link LossError}, a `NotHeldError` when
+   * another session released it by its id, or a `ClosedError` when the client was closed. It does not
+   * abort on `release`.
    */
   get signal(): AbortSignal {
     if (this.#controller === undefined) {

@@ -274,9 +274,9 @@ export class Session implements ConnectorOwner, HoldHost {
     const now = this.clock.look();
     for (const hold of [...this.#holds.values()]) {
       const grant = listed.get(hold.id);
-      wanted.add(hold.id);
       hold.sweep(now);
-      if (hold.lost !== undefined) continue;
+      if (hold.lost !== undefined) continue; // given up, so that it is given back
+      wanted.add(hold.id);
       const tokens = new Map(grant?.keys.map((key, i) => [key, grant.tokens[i]]));
       if (grant !== undefined && hold.keys.every((key) => tokens.has(key) && hold.holds(key, tokens.get(key)))) {
         hold.resumed(grant, sent);

@@ -1,6 +1,7 @@
 // The client against a scripted server: orders that a real broker rarely takes.
 import assert from "node:assert/strict";
 import { afterEach, beforeEach, test } from "node:test";
+import { inspect } from "node:util";
 import * as latchkey from "../src/index.js";
 import { codeOf, type Hold } from "../src/index.js";
 import { Watch } from "../src/watch.js";
@@ -324,6 +325,30 @@ test("no answer from before a freeze makes a lost hold safe again", async () => 
   peer.send({ n: frame.n, ok: true, id: hold.id, key: "a", token: 17, ttl: 30000, elapsed: 0, remaining: 900000 });
   assert.ok(["service_gone", "expired"].includes(await renewing));
   assert.ok(!hold.isSafe);
+});
+
+test("what a resume finds past its deadline is lost, and given back", async () => {
+  const clock = shifted();
+  const { client, peer } = await server.client({}, clock);
+  const hold = await held(peer, client.acquire("a"));
+  peer.cut();
+  const second = await server.peer();
+  await second.next();
+  second.send({ latchkey: 1 });
+  const { n } = await second.next("open");
+  clock.shift += 600_000; // stopped while the broker answered
+  const leases = [{ id: hold.id, keys: ["a"], tokens: [17], ttl: 30000, remaining: 30000 }];
+  second.send({ n, ok: true, session: "S1", grace: 60_000, elapsed: 0, leases });
+  assert.equal((await second.next("release")).id, hold.id);
+  assert.ok(hold.signal.aborted && !hold.isSafe);
+});
+
+test("the id of a hold does not get into logs by itself", async () => {
+  const { client, peer } = await server.client();
+  const hold = await held(peer, client.acquire("a"));
+  for (const shown of [inspect(hold, { showHidden: true }), JSON.stringify(hold), String(hold)]) {
+    assert.ok(!shown.includes(hold.id), shown);
+  }
 });
 
 test("a grant that arrives too late is given back", async () => {
