@@ -50,6 +50,7 @@ final class Call {
   AcquireOptions options;
   CompletableFuture<Hold> granted;
   CompletableFuture<Void> callback; // onQueued, on its way
+  boolean fromCallback; // its caller is in the way of callbacks
 
   Call(long n, String op, Map<String, Object> fields, long start, Done done) {
     this.n = n;

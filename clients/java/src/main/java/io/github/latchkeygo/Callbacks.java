@@ -38,22 +38,23 @@ final class Callbacks {
     executor.allowCoreThreadTimeOut(true);
   }
 
-  /** Runs it, and completes the future then, whatever happens. */
+  /** Has it run, and completes the future then, whatever happens. */
   void run(String what, Runnable callback, CompletableFuture<Void> done) {
-    Runnable guarded =
-        () -> {
-          try {
-            callback.run();
-          } catch (RuntimeException e) {
-            if (!what.equals("a logger")) log.thrown(what, e);
-          } finally {
-            if (done != null) done.complete(null);
-          }
-        };
     try {
-      executor.execute(guarded);
+      executor.execute(() -> guard(what, callback, done));
     } catch (RejectedExecutionException e) {
       // Closed, or one callback does not return and too many wait for it.
+      if (done != null) done.complete(null);
+    }
+  }
+
+  /** Runs it here. */
+  void guard(String what, Runnable callback, CompletableFuture<Void> done) {
+    try {
+      callback.run();
+    } catch (RuntimeException e) {
+      if (!what.equals("a logger")) log.thrown(what, e);
+    } finally {
       if (done != null) done.complete(null);
     }
   }

@@ -26,8 +26,8 @@ import java.util.concurrent.TimeoutException;
  * A session with a broker, on one connection, and the leases that are held through it. The
  * connection is made again when it breaks, until {@link #close()}.
  *
- * <p>All methods may be called by any thread, but not those that wait from a callback of the same
- * client: callbacks run one after the other on one thread.
+ * <p>All methods may be called by any thread. A callback that waits holds up the callbacks after
+ * it, which run on the same thread, and nothing else.
  */
 public final class Client implements AutoCloseable {
   private static final String DEFAULT_ADDRESS = "127.0.0.1:6970";

@@ -4,6 +4,7 @@ import java.lang.System.Logger;
 import java.time.Duration;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.Executor;
+import java.util.concurrent.ForkJoinPool;
 import java.util.function.BiConsumer;
 
 /**
@@ -17,7 +18,7 @@ public final class ConnectOptions implements Cloneable {
   long connectTimeout = Limits.DEFAULT_CONNECT_TIMEOUT;
   Logger logger = System.getLogger("io.github.latchkeygo");
   BiConsumer<? super Hold, ? super LatchkeyException> onTroubled;
-  Executor executor = new CompletableFuture<Void>().defaultExecutor();
+  Executor executor = defaultExecutor();
   Clock clock = new Clock.SystemClock();
 
   private ConnectOptions() {}
@@ -29,6 +30,13 @@ public final class ConnectOptions implements Cloneable {
    */
   public static ConnectOptions defaults() {
     return new ConnectOptions();
+  }
+
+  /** The common pool, also on two cores, where the default of futures is a thread for each. */
+  private static Executor defaultExecutor() {
+    return ForkJoinPool.getCommonPoolParallelism() > 0
+        ? ForkJoinPool.commonPool()
+        : new CompletableFuture<Void>().defaultExecutor();
   }
 
   private ConnectOptions copy() {
@@ -115,8 +123,8 @@ public final class ConnectOptions implements Cloneable {
   }
 
   /**
-   * Completes the futures that the asynchronous methods return; by default that of {@link
-   * CompletableFuture#defaultExecutor()}.
+   * Completes the futures that the asynchronous methods return; by default {@link
+   * ForkJoinPool#commonPool()}.
    *
    * @param executor runs what depends on those futures
    * @return a changed copy

@@ -296,7 +296,11 @@ public final class Hold implements AutoCloseable {
    * @return completes with what {@code renew} would throw
    */
   public CompletableFuture<Void> renewAsync(Duration ttl) {
-    return session.published(renewInternal(ttlFields(ttl)));
+    try {
+      return session.published(renewInternal(ttlFields(ttl)));
+    } catch (LatchkeyException e) {
+      return CompletableFuture.failedFuture(e);
+    }
   }
 
   private static Map<String, Object> ttlFields(Duration ttl) {

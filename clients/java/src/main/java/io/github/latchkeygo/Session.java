@@ -451,6 +451,7 @@ final class Session implements Link.Owner {
       Call call = new Call(++lastN, "acquire", fields, now(), Session::nothing);
       call.options = o;
       call.granted = new CompletableFuture<>();
+      call.fromCallback = callbacks.isCurrent();
       String named = call.id();
       if (holds.containsKey(named) || waiting.contains(named)) {
         throw refuse(
@@ -739,7 +740,12 @@ final class Session implements Link.Owner {
     Queued queued = Wire.queued(body);
     CompletableFuture<Void> told = new CompletableFuture<>();
     call.callback = told;
-    callbacks.run("onQueued", () -> call.options.onQueued.accept(queued), told);
+    Runnable tell = () -> call.options.onQueued.accept(queued);
+    if (call.fromCallback) {
+      options.executor.execute(() -> callbacks.guard("onQueued", tell, told));
+    } else {
+      callbacks.run("onQueued", tell, told);
+    }
   }
 
   private void succeeded(Call call, Map<String, Object> body) {

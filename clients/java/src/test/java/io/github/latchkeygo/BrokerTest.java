@@ -160,6 +160,9 @@ final class BrokerTest {
       broker.start();
       until("both sessions are resumed", () -> a.isConnected() && b.isConnected());
       assertTrue(hold.isSafe());
+      until(
+          "both requests are back",
+          () -> a.list(ListOptions.key("k")).keys().get(0).waiting() == 2);
       hold.release();
       Hold next = within("the second grant", second);
       assertTrue(next.token() > hold.token());

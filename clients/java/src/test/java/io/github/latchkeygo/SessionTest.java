@@ -918,6 +918,28 @@ final class SessionTest {
   }
 
   @Test
+  void aCallbackMayWaitForALease() throws Exception {
+    Connected c = server.client();
+    Hold hold = c.hold("a");
+    CompletableFuture<Long> again = new CompletableFuture<>();
+    CompletableFuture<Queued> queued = new CompletableFuture<>();
+    hold.onLost(
+        why -> {
+          try {
+            again.complete(c.client().acquire("a", PLAIN.onQueued(queued::complete)).token());
+          } catch (InterruptedException e) {
+            again.completeExceptionally(e);
+          }
+        });
+    c.peer().send(frame("lost", "forced", "id", hold.id(), "key", "a"));
+    Map<String, Object> f = c.peer().next("acquire");
+    c.peer().send(frame("n", f.get("n"), "queued", true, "id", f.get("id"), "key", "a"));
+    within("queued is told", queued);
+    c.peer().grant(f, 18L);
+    assertEquals(18, within("the grant", again));
+  }
+
+  @Test
   void whoeverWaitsInADependentStageHangsNobody() throws Exception {
     Connected c = server.client();
     LinkedBlockingQueue<String> done = new LinkedBlockingQueue<>();
