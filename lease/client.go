@@ -270,7 +270,7 @@ func (c *Client) acquire(ctx context.Context, r Request, h *Held) (Lease, error)
 	k.session.Lend()
 	select {
 	case o := <-a.outcome:
-		return c.settle(k, r, o)
+		return c.settle(k, r, h, o)
 	case <-c.closed:
 		return c.orphaned(r, a, ErrClosed, "the client was closed")
 	case <-k.over:
@@ -280,8 +280,8 @@ func (c *Client) acquire(ctx context.Context, r Request, h *Held) (Lease, error)
 	}
 }
 
-// settle turns the service's answer into the caller's.
-func (c *Client) settle(k *link, r Request, o outcome) (Lease, error) {
+// settle turns the service's answer into the caller's. With h set, the grant was h's.
+func (c *Client) settle(k *link, r Request, h *Held, o outcome) (Lease, error) {
 	if o.err != nil {
 		c.judge(k, o.err)
 		return Lease{}, o.err
@@ -292,7 +292,10 @@ func (c *Client) settle(k *link, r Request, o outcome) (Lease, error) {
 	}
 	// The answer came so late that acting on it is not safe. Giving it back is
 	// kinder than letting the key idle until the service ends the hold.
-	k.session.Do(Command{Verb: Release, ID: r.ID}, nil)
+	if h != nil {
+		h.drop()
+	}
+	c.giveBack(&Held{c: c, id: r.ID, link: k, lease: o.lease})
 	return Lease{}, &Error{Code: ErrExpired, Op: "acquire", Key: r.Keys[0],
 		Reason: "the grant arrived when its time was already up; it was given back"}
 }

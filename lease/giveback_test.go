@@ -148,3 +148,30 @@ func TestReleasesAreOwedWithinBounds(t *testing.T) {
 		})
 	}
 }
+
+// A grant that came too late to act on is given back in the same way.
+func TestLateGrantIsOwed(t *testing.T) {
+	for _, held := range []bool{true, false} {
+		synctest.Test(t, func(t *testing.T) {
+			r := newRig(t)
+			c := r.connect(lease.ClientOptions{})
+			r.set(func() {
+				r.command = only(lease.Release, fault{err: &lease.Error{Code: lease.ErrUnavailable, Reason: "away"}})
+				r.grant = func(deliver func()) { time.AfterFunc(1990*time.Millisecond, deliver) }
+			})
+			var err error
+			if q := request(2*time.Second, "k"); held {
+				_, err = c.Hold(t.Context(), q)
+			} else {
+				_, err = c.Acquire(t.Context(), q)
+			}
+			if !errors.Is(err, lease.ErrExpired) {
+				t.Fatalf("got %v, want that it came too late", err)
+			}
+			wait(time.Minute)
+			if n := len(r.times(lease.Release)); n < 2 || n > 4 {
+				t.Errorf("held %v: sent %d times, want 2 to 4", held, n)
+			}
+		})
+	}
+}
