@@ -58,7 +58,7 @@ func TestOwnAbandonedResume(t *testing.T) {
 		late := b.resumeBeside(id)
 		synctest.Wait()
 		late.Close()
-		time.Sleep(time.Second)
+		time.Sleep(1500 * time.Millisecond) // not when a ping is due, which could meet a closed relay
 		u.do(lease.Command{Verb: lease.Renew, ID: "x"}).ok()
 		next.pending()
 		if got := b.holders("a"); len(got) != 1 || got[0] != l.Token() || u.s.ID() != id {
