@@ -29,7 +29,7 @@ from latchkey.errors import (
     WaitTimeout,
 )
 from latchkey.types import FOREVER, Event, Queued
-from tests.rig import ByHand, Told, entry
+from tests.rig import SESSION, ByHand, Told, entry
 
 # Opening.
 
@@ -645,6 +645,63 @@ def test_a_session_that_another_connection_took() -> None:
     assert hand.core.state is State.OVER and hand.core.wake_at() is None
     with pytest.raises(SessionLost):
         hand.acquire("c")
+
+
+TAKEN = {"ok": False, "code": "session_lost", "reason": "another connection resumed the session"}
+
+
+def unanswered_resume(hand: ByHand) -> None:
+    """Connect and ask for the session, and get no answer."""
+    hand.run_until(lambda: hand.core.wants_connection(hand.now))
+    hand.connect()
+    assert hand.sent()[1]["resume"] == SESSION
+    hand.cut()
+
+
+def test_a_resume_of_its_own_that_the_broker_comes_to_late_excuses_one_takeover() -> None:
+    hand = ByHand()
+    told, lease = hand.held()
+    waits, _ = hand.acquire("b")
+    hand.cut()
+    unanswered_resume(hand)
+    hand.again(leases=[entry(lease)])
+    hand.hear(TAKEN)
+    (again,) = hand.again(leases=[entry(lease)])
+    assert again["key"] == "b" and told.outcomes == [lease] and waits.outcomes == []
+    hand.hear(TAKEN)  # this one is somebody else's
+    assert isinstance(told.last, SessionLost) and isinstance(waits.last, SessionLost)
+    assert hand.core.state is State.OVER
+
+
+@pytest.mark.parametrize("adrift", [0, 1])
+def test_a_takeover_in_place_of_the_answer_to_a_resume(adrift: int) -> None:
+    hand = ByHand()
+    told, lease = hand.held()
+    hand.cut()
+    for _ in range(adrift):
+        unanswered_resume(hand)
+    hand.run_until(lambda: hand.core.wants_connection(hand.now))
+    hand.connect()
+    hand.sent()
+    hand.hear({"latchkey": 1}, TAKEN)
+    if adrift:
+        hand.again(leases=[entry(lease)])
+        assert told.outcomes == [lease]
+    else:
+        assert isinstance(told.last, SessionLost) and hand.core.state is State.OVER
+
+
+def test_a_resume_that_was_refused_excuses_nothing() -> None:
+    hand = ByHand()
+    told, lease = hand.held()
+    hand.cut()
+    hand.run_until(lambda: hand.core.wants_connection(hand.now))
+    hand.connect()
+    _, asked = hand.sent()
+    hand.hear({"latchkey": 1}, {"n": asked["n"], "ok": False, "code": "unavailable"})
+    hand.again(leases=[entry(lease)])
+    hand.hear(TAKEN)
+    assert isinstance(told.last, SessionLost)
 
 
 def test_without_a_grace_the_session_ends_with_its_connection() -> None:

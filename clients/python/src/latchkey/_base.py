@@ -93,6 +93,7 @@ class Base:
         self._open_n = 0
         self._open_sent = 0.0
         self._parts: list[Frame] = []
+        self._adrift = 0  # resumes that were sent and not answered
         self._up_since = 0.0
 
         self._ping_at: float | None = None

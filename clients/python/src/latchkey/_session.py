@@ -34,6 +34,7 @@ class Session(Deadlines):
         self._out.append(_frames.encode(self._open_n, "open", fields))
 
     def _take_open(self, frame: Frame, error: LatchkeyError | None, now: float) -> None:
+        self._open_n = 0
         if error is not None:
             if error.code == "session_lost" and self._session:
                 self._lose_session()
@@ -51,6 +52,7 @@ class Session(Deadlines):
             raise ProtocolError("the broker answered a resume with another session")
         resumed, first = bool(self._session), not self._opened
         if not resumed:
+            self._adrift = 0
             self._grace = float(_frames.integer(frame, "grace", int(self._grace)))
         self._session = session
         self._opened, self.state, self.trouble = True, State.UP, None
@@ -200,15 +202,30 @@ class Session(Deadlines):
         if not self._opened:
             self._end(None if self._closing else error)
             return
-        if error.code == "session_lost" and was is not State.CONNECTING and self._session:
+        taken = error.code == "session_lost" and was is not State.CONNECTING and self._session
+        if taken and not self._excuse():
             self._taken()
             return
+        if was is State.GREETING and self._session and self._open_n and not self._parts and not taken:
+            self._adrift += 1
         if was is State.UP:
             self._cut_up(error, now)
         if self._closing and not self._session:
             return
         self._connect_at = now + self._pause / 2 + self._rand() * self._pause / 2
         self._pause = min(max(2 * self._pause, FIRST_PAUSE), LONGEST_PAUSE)
+
+    def _excuse(self) -> bool:
+        """Tell whether a takeover may be of this side's own making.
+
+        The broker may come to an open on a connection that was given up after it came
+        to a newer one. Each such open excuses one takeover, so that somebody else who
+        has the id prevails in the end.
+        """
+        if not self._adrift:
+            return False
+        self._adrift -= 1
+        return True
 
     def _cut_up(self, error: LatchkeyError, now: float) -> None:
         self.log.warning("the connection to the broker broke: %s", error)
