@@ -218,7 +218,8 @@ impl Error {
         self.0.code.kind()
     }
 
-    /// Whether a hold was lost, so that whoever has it must stop.
+    /// Whether a hold was lost, so that whoever has it must stop. It is false for the two ends that
+    /// somebody wished: [`Code::NotHeld`], released by its id from elsewhere, and [`Code::Closed`].
     pub fn is_loss(&self) -> bool {
         self.kind() == Kind::Loss
     }

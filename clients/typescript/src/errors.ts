@@ -102,7 +102,10 @@ export class OutcomeError extends LatchkeyError {
 export class MistakeError extends LatchkeyError {
   readonly kind = "mistake";
 }
-/** A hold was lost. Whoever has it must stop. */
+/**
+ * A hold was lost. Whoever has it must stop. A hold that another session released by its id ends with
+ * a {@link NotHeldError} instead, and that of a closed client with a {@link ClosedError}.
+ */
 export class LossError extends LatchkeyError {
   readonly kind = "loss";
 }
