@@ -249,7 +249,8 @@ func (n *Node) Close() {
 	}
 	n.end()
 	n.hub.Close()
-	n.looks.mu.Lock() // whoever looks together after this sees that it is closed, and is quick
+	n.looks.mu.Lock()
+	//lint:ignore SA2001 whoever looks together after this sees that it is closed, and is quick
 	n.looks.mu.Unlock()
 	n.looks.idle.Wait()
 	n.one <- struct{}{} // nobody is in the middle of giving scripts any more, nor will be
