@@ -21,10 +21,10 @@ pub enum Level {
 }
 
 /// A lease that is not confirmed, and still held.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 #[non_exhaustive]
 pub struct Trouble {
-    /// The hold's id.
+    /// The hold's id. Keep it to yourself: whoever knows it can release the hold.
     pub id: String,
     /// Its keys.
     pub keys: Vec<String>,
@@ -32,6 +32,17 @@ pub struct Trouble {
     pub left: Duration,
     /// Why it is not confirmed.
     pub error: Error,
+}
+
+impl fmt::Debug for Trouble {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // Without the id, which must not get into logs.
+        f.debug_struct("Trouble")
+            .field("keys", &self.keys)
+            .field("left", &self.left)
+            .field("error", &self.error)
+            .finish_non_exhaustive()
+    }
 }
 
 /// Gets what cannot be returned. Must not block.

@@ -149,8 +149,9 @@ impl Session {
         }
         leases.extend(opened.leases);
         let fresh = !greeting.resume;
-        if let (true, Some(grace)) = (fresh, opened.grace) {
-            self.grace = grace;
+        if fresh {
+            self.adrift = 0;
+            self.grace = opened.grace.unwrap_or(self.grace);
         }
         let first = !self.opened;
         self.id = opened.session;
@@ -189,7 +190,11 @@ impl Session {
         self.generation += 1;
         self.out = Vec::new();
         self.in_write = 0;
-        self.greeting = None;
+        let taken = *error.code() == Code::SessionLost && !self.id.is_empty();
+        // A part of the answer tells that the broker came to it.
+        if self.greeting.take().is_some_and(|greeting| greeting.resume && greeting.parts.is_empty() && !taken) {
+            self.adrift = self.adrift.saturating_add(1);
+        }
         self.alarms.clear(Alarm::Ping);
         self.alarms.clear(Alarm::Attempt);
         if self.closing {
@@ -202,11 +207,12 @@ impl Session {
         }
         self.trouble = Some(error.clone());
         let foul = *error.code() == Code::Protocol;
-        if was_ready {
-            if self.now.saturating_sub(self.linked_at) >= SETTLED_LIFE {
+        // A takeover may also be told in place of the answer to the open.
+        if was_ready || taken {
+            if was_ready && self.now.saturating_sub(self.linked_at) >= SETTLED_LIFE {
                 self.pause_next = 0;
             }
-            self.broken(&error, foul);
+            self.broken(&error, foul, taken);
         } else if foul {
             self.greet_fouls += 1;
             if self.greet_fouls >= FOULS {
@@ -237,11 +243,11 @@ impl Session {
     }
 
     /// Adjusts everything to having no connection.
-    fn broken(&mut self, error: &Error, foul: bool) {
+    fn broken(&mut self, error: &Error, foul: bool, taken: bool) {
         self.probe = None;
         let grace = crate::clock::micros(DEFAULT_GRACE);
         self.patient = if self.until == NEVER { self.now.saturating_add(grace) } else { self.until };
-        if *error.code() == Code::SessionLost && !self.id.is_empty() {
+        if taken && !self.excuse() {
             // Another connection resumed it: its holds are that one's now, and are not taken back.
             for n in self.numbers() {
                 if !matches!(self.calls[&n].op, Op::List | Op::Stats | Op::Watch) {
@@ -281,6 +287,15 @@ impl Session {
             let due = self.due(&self.calls[&n]);
             self.alarms.hasten(Alarm::Overdue, due);
         }
+    }
+
+    /// Whether a takeover of the session may be of this side's own making: an open on a connection that
+    /// was given up, to which the broker came after a newer one. Each such open excuses one takeover, so
+    /// that somebody else who has the id prevails in the end.
+    fn excuse(&mut self) -> bool {
+        let own = self.adrift > 0;
+        self.adrift = self.adrift.saturating_sub(1);
+        own
     }
 
     /// The broker had a sign of life that was sent then.

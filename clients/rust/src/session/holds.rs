@@ -397,10 +397,10 @@ impl Session {
         for n in self.active() {
             self.sweep_hold(n);
             let held = &self.holds[&n];
-            wanted.insert(held.id.to_string());
             if held.phase != Phase::Held {
-                continue;
+                continue; // given up, so that it is given back
             }
+            wanted.insert(held.id.to_string());
             let whole = listed.get(&*held.id).copied().filter(|grant| {
                 held.keys.iter().all(|key| {
                     let entry = grant.keys.iter().zip(grant.tokens.iter()).find(|(listed, _)| *listed == key);

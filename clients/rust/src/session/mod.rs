@@ -187,6 +187,8 @@ pub(crate) struct Session {
     greeted: bool,
     greeting: Option<Greeting>,
     greet_fouls: u8,
+    /// Resumes that were sent and not answered.
+    adrift: u32,
     pause_next: Micros,
     /// Why there is no connection.
     trouble: Option<Error>,
@@ -202,7 +204,7 @@ pub(crate) struct Session {
 
     /// When the ping was sent that is not answered.
     probe: Option<Micros>,
-    /// Something came since the last tick.
+    /// Something came since the last ping was due.
     heard: bool,
     suspect: bool,
 
@@ -239,6 +241,7 @@ impl Session {
             greeted: false,
             greeting: None,
             greet_fouls: 0,
+            adrift: 0,
             pause_next: 0,
             trouble: None,
             patient: 0,

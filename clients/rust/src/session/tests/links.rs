@@ -244,6 +244,58 @@ fn another_connection_that_resumed_the_session_keeps_it() {
     assert!(open["resume"].is_null());
 }
 
+const TAKEN: &str = "{\"ok\":false,\"code\":\"session_lost\",\"reason\":\"resumed elsewhere\"}\n";
+
+#[test]
+fn a_resume_of_its_own_that_the_broker_comes_to_late_excuses_one_takeover() {
+    let mut rig = Rig::open(3000);
+    let hold = rig.held(&["a"], options());
+    let (_, mut waits) = rig.acquire(&["b"], options());
+    rig.cut();
+    rig.reconnect();
+    assert_eq!(rig.ask_open()["resume"], "S1");
+    rig.cut(); // and that is not answered
+    let resumed = json!({"session": "S1", "grace": 2940, "leases": [lease(&hold)]});
+    rig.reconnect();
+    rig.greet(resumed.clone());
+    rig.raw(TAKEN.as_bytes());
+    rig.reconnect();
+    assert_eq!(rig.greet(resumed)["resume"], "S1");
+    assert!(pending(&mut waits) && !hold.lost.is_cancelled());
+    rig.raw(TAKEN.as_bytes()); // this one is somebody else's
+    assert_eq!(rig.loss(&hold), "session_lost");
+    assert_eq!(code(&mut waits), "session_lost");
+    rig.reconnect();
+    assert!(rig.ask_open()["resume"].is_null());
+}
+
+#[test]
+fn a_takeover_in_place_of_the_answer_to_a_resume_is_one() {
+    let mut rig = Rig::open(3000);
+    let hold = rig.held(&["a"], options());
+    rig.cut();
+    rig.reconnect();
+    assert_eq!(rig.ask_open()["resume"], "S1");
+    rig.raw(TAKEN.as_bytes());
+    assert_eq!(rig.loss(&hold), "session_lost");
+    rig.reconnect();
+    assert!(rig.ask_open()["resume"].is_null());
+}
+
+#[test]
+fn what_a_resume_finds_past_its_deadline_is_lost_and_given_back() {
+    let mut rig = Rig::open(3000);
+    let hold = rig.held(&["a"], options());
+    rig.cut();
+    rig.reconnect();
+    let open = rig.ask_open();
+    rig.s.now += from_ms(10_000); // stopped while the broker answered
+    rig.answer(&open, json!({"session": "S1", "grace": 2940, "leases": [lease(&hold)]}));
+    assert!(hold.lost.is_cancelled());
+    let frame = rig.one();
+    assert_eq!((&frame["do"], &frame["id"]), (&json!("release"), &json!(*hold.id)));
+}
+
 #[test]
 fn without_grace_the_session_ends_with_its_connection() {
     let mut rig = Rig::open(0);
