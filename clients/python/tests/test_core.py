@@ -810,6 +810,17 @@ def test_what_is_left_of_several_keys_is_the_holders_to_give_back() -> None:
     assert [f["do"] for f in hand.sent()] == ["release"]
 
 
+def test_until_when_a_lost_lease_was_safe_stays() -> None:
+    hand = ByHand()
+    told, lease = hand.held()
+    until = hand.core.safe_until(lease)
+    hand.hear({"lost": "forced", "id": lease.id})
+    hand.sleep(1500)
+    (ping,) = hand.sent()
+    hand.hear({"n": ping["n"], "ok": True})
+    assert isinstance(told.last, Forced) and hand.core.safe_until(lease) == until
+
+
 def test_a_closing_broker_sends_back_what_waits() -> None:
     hand = ByHand()
     told, _ = hand.acquire()

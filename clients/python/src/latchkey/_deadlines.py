@@ -27,8 +27,8 @@ class Deadlines(Base):
     """The part of a core that looks after what is held."""
 
     def safe_until(self, lease: Lease) -> float | None:
-        """Return until when it is safe to act, None for without end."""
-        if lease.detached:
+        """Return until when it is, or was when it was lost, safe to act; None for without end."""
+        if lease.detached or lease.phase is Phase.LOST:
             return lease.deadline
         return _frames.earlier(lease.deadline, self.session_until)
 
@@ -66,6 +66,8 @@ class Deadlines(Base):
         if lease.phase is not Phase.HELD:
             return
         lease.cause = cause
+        # The session's deadline moves on, for other leases.
+        lease.deadline = self.safe_until(lease)
         lease.phase = Phase.LOST
         # The session's end released what it held, and a closed client cannot ask.
         lease.given = cause.code in ("session_lost", "closed")
