@@ -74,6 +74,7 @@ def test_modes_and_tries(shared: Broker, key: str) -> None:
 def test_many_keys(shared: Broker, key: str) -> None:
     async def main() -> None:
         async with aio.Client(shared.address) as client, client.hold([key + "b", key + "a"]) as hold:
+            assert client.connected and client.server.server.startswith("latchkey ") and client.server.durability
             assert sorted(hold.tokens) == [key + "a", key + "b"]
             with pytest.raises(errors.Refused, match="2 keys"):
                 _ = hold.token

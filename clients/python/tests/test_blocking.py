@@ -19,7 +19,10 @@ from tests.rig import SESSION, Broker, Peer, Script, descriptors, threads, wait_
 
 
 def test_hold(shared: Broker, key: str) -> None:
-    with latchkey.Client(shared.address, name="one") as client:
+    client = latchkey.Client(shared.address, name="one")
+    assert not client.connected and client.server == latchkey.ServerInfo()
+    with client:
+        assert client.connected and client.server.server.startswith("latchkey ") and client.server.fencing
         with client.hold(key, ttl=10, label="l") as hold:
             hold.check()
             assert hold.is_safe and hold.tokens == {key: hold.token}

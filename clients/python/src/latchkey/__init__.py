@@ -34,7 +34,7 @@ from latchkey.errors import (
     Unavailable,
     WaitTimeout,
 )
-from latchkey.types import FOREVER, Event, Holder, KeyState, Listing, Mode, Queued, Ttl, Wait, Waiter
+from latchkey.types import FOREVER, Event, Holder, KeyState, Listing, Mode, Queued, ServerInfo, Ttl, Wait, Waiter
 
 __version__ = "0.1.0"
 
@@ -70,6 +70,7 @@ __all__ = [
     "ProtocolError",
     "Queued",
     "Refused",
+    "ServerInfo",
     "ServiceGone",
     "SessionLost",
     "Ttl",

@@ -19,6 +19,7 @@ from latchkey.errors import (
     SessionLost,
     Unavailable,
 )
+from latchkey.types import ServerInfo
 
 __all__ = [
     "FIRST_PAUSE",
@@ -105,6 +106,11 @@ class Base:
         self._closing = False
         self._goodbye: Call | None = None
         self._goodbye_until: float | None = None
+
+    @property
+    def server(self) -> ServerInfo:
+        hello = self.hello
+        return ServerInfo() if hello is None else ServerInfo(hello.server, hello.durability, hello.fencing)
 
     @property
     def has_output(self) -> bool:

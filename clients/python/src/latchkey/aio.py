@@ -27,7 +27,7 @@ from latchkey._driver import Driver
 from latchkey._hold import AcquireOptions, BaseHold
 from latchkey._parts import Call, Lease, State
 from latchkey.errors import Closed, LatchkeyError, LeaseLost
-from latchkey.types import Event, Forced, Listing, Stats, Ttl
+from latchkey.types import Event, Forced, Listing, ServerInfo, Stats, Ttl
 
 if TYPE_CHECKING:
     from typing_extensions import Self, Unpack
@@ -347,6 +347,16 @@ class Client:
         # Several may wait, and a cancelled one must not end the others' wait.
         await asyncio.wait({self._end_answer.future})
         await self._driver.wait_closed()
+
+    @property
+    def server(self) -> ServerInfo:
+        """What the broker said of itself."""
+        return ServerInfo() if self._driver is None else self._driver.core.server
+
+    @property
+    def connected(self) -> bool:
+        """Whether there is a connection just now."""
+        return self._driver is not None and self._driver.core.state is State.UP
 
     def hold(self, keys: str | Iterable[str], **options: Unpack[AcquireOptions]) -> _Scope:
         """Hold a lease for the length of an ``async with``.

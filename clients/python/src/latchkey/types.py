@@ -10,7 +10,20 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any, Final, Literal
 
-__all__ = ["FOREVER", "Event", "Forced", "Holder", "KeyState", "Listing", "Mode", "Queued", "Ttl", "Wait", "Waiter"]
+__all__ = [
+    "FOREVER",
+    "Event",
+    "Forced",
+    "Holder",
+    "KeyState",
+    "Listing",
+    "Mode",
+    "Queued",
+    "ServerInfo",
+    "Ttl",
+    "Wait",
+    "Waiter",
+]
 
 Mode = Literal["exclusive", "shared", "counted"]
 """Who may hold a key at a time: one; any number of shared holders; up to ``max``."""
@@ -121,6 +134,22 @@ class Listing:
 
     keys: tuple[KeyState, ...] = ()
     more: bool = False
+
+
+@dataclass(frozen=True)
+class ServerInfo:
+    """What a broker says of itself.
+
+    Attributes:
+        server: product and version, for people.
+        durability: ``memory``, or how what is acknowledged survives a crash.
+        fencing: where tokens come from; ``journal``: they rise for ever, ``clock``: as long
+            as the broker's clock is not set back between two starts.
+    """
+
+    server: str = ""
+    durability: str = ""
+    fencing: str = ""
 
 
 @dataclass(frozen=True)
