@@ -90,23 +90,32 @@ func (s *stage) frozen(a, other *agent) error {
 	if err != nil {
 		return err
 	}
+	looked := time.Now()
 	if err := a.isSafe(c); err != nil {
 		return err
 	}
 	if err := a.freeze(); err != nil {
 		return err
 	}
-	if _, err := other.expect(next.ref, "granted"); err != nil {
+	granted, err := other.expect(next.ref, "granted")
+	if err != nil {
 		return err
 	}
 	if err := a.tell(command{"do": "check", "ref": c.ref}); err != nil { // what it finds first when it wakes
 		return err
 	}
+	woke := time.Now()
 	if err := a.process.Thaw(); err != nil {
 		return err
 	}
-	if err := a.unsafeThenLost(c); err != nil {
+	lost, err := a.unsafeThenLost(c)
+	if err != nil {
 		return err
+	}
+	// It was safe when it was looked at, and until a margin before the broker gave the key to the other.
+	least, most := woke.Sub(granted.at)+margin(shortGrace)-time.Millisecond, lost.at.Sub(looked)+time.Millisecond
+	if late := time.Duration(lost.LateMS) * time.Millisecond; late < least || late > most {
+		return fmt.Errorf("frozen: %v was lost %v after its deadline, which by the formula is between %v and %v ago", c, late, least, most)
 	}
 	e, err := a.ask("release", c, "released", "failed")
 	if err != nil {
@@ -121,20 +130,25 @@ func (s *stage) frozen(a, other *agent) error {
 	return other.release(next)
 }
 
-// unsafeThenLost takes the answer to a check and the loss, in the order in which they come.
-func (a *agent) unsafeThenLost(c *claim) error {
+// margin is what a holder keeps back from a time x by the protocol.
+func margin(x time.Duration) time.Duration { return min(max(10*time.Millisecond, x/50), time.Second) }
+
+// unsafeThenLost takes the answer to a check and the loss, in the order in which they come, and returns the loss.
+func (a *agent) unsafeThenLost(c *claim) (lost event, err error) {
 	for range 2 {
 		e, err := a.expect(c.ref, "checked", "lost")
 		switch {
 		case err != nil:
-			return err
+			return event{}, err
 		case e.Safe:
-			return fmt.Errorf("frozen: %v was given to another, and its holder wakes up and says %q, safe", c, e)
+			return event{}, fmt.Errorf("frozen: %v was given to another, and its holder wakes up and says %q, safe", c, e)
 		case e.Event == "lost" && !slices.Contains(losses, e.Code):
-			return fmt.Errorf("%v was lost by %q", c, e)
+			return event{}, fmt.Errorf("%v was lost by %q", c, e)
+		case e.Event == "lost":
+			lost = e
 		}
 	}
-	return nil
+	return lost, nil
 }
 
 // cast has each agent hold a key of its own and wait for one that the first of them holds. They came one after another, far

@@ -3,6 +3,7 @@ package check
 import (
 	"errors"
 	"regexp"
+	"strings"
 	"testing"
 	"time"
 )
@@ -27,6 +28,7 @@ func TestLiars(t *testing.T) {
 		{"has a token that is nothing", 3, longGrace, zero, func(s *stage) error { return s.contend(1, 1, 5) }, "tokens: .* has the token 0"},
 		{"is granted in another order", 2, longGrace, swapped, (*stage).inOrder, "order: "},
 		{"claims to be safe when it wakes", 2, shortGrace, confident, func(s *stage) error { return s.pairs(s.frozen) }, "frozen: .* safe"},
+		{"reckons its loss from when it wakes", 2, shortGrace, punctual, func(s *stage) error { return s.pairs(s.frozen) }, "frozen: .* by the formula"},
 		{"never hears of its loss", 1, shortGrace, silent("lost"), func(s *stage) error { return s.silence(shortGrace) }, `says \[lost\]`},
 		{"tells a loss late", 1, shortGrace, late, func(s *stage) error { return s.silence(shortGrace) }, "after its deadline"},
 		{"loses what it holds when the broker remembers it", 1, longGrace, nervous(), (*stage).outlive, `says "lost session_lost"`},
@@ -37,7 +39,7 @@ func TestLiars(t *testing.T) {
 			args := durable(t)
 			s := newStage(t, golang, liar.each, liar.grace, args...)
 			last := s.agents[len(s.agents)-1]
-			if liar.name == "claims to be safe when it wakes" {
+			if strings.HasSuffix(liar.name, "when it wakes") {
 				last = s.agents[0] // the first half is frozen
 			}
 			for _, a := range s.agents {
@@ -164,6 +166,12 @@ func late(e event) []event {
 	if e.Event == "lost" {
 		e.LateMS += 2 * lateness.Milliseconds()
 	}
+	return []event{e}
+}
+
+// punctual finds every loss at its deadline.
+func punctual(e event) []event {
+	e.LateMS = 0
 	return []event{e}
 }
 
