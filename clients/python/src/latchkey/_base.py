@@ -16,7 +16,6 @@ from latchkey.errors import (
     Closed,
     LatchkeyError,
     Refused,
-    SessionLost,
     Unavailable,
 )
 from latchkey.types import ServerInfo
@@ -127,8 +126,6 @@ class Base:
 
     def _admit(self, call: Call, now: float) -> None:
         if self.state is State.OVER or self._closing:
-            if isinstance(self.trouble, SessionLost):
-                raise call.fail(SessionLost, self.trouble.reason)
             raise call.fail(Closed, "the client was closed")
         if len(self._calls) >= MAX_PENDING:
             raise call.fail(Refused, f"{len(self._calls)} requests have no answer yet, no more are allowed")

@@ -205,7 +205,8 @@ class Session(Deadlines):
         taken = error.code == "session_lost" and was is not State.CONNECTING and self._session
         if taken and not self._excuse():
             self._taken()
-            return
+            if self._closing:
+                return
         if was is State.GREETING and self._session and self._open_n and not self._parts and not taken:
             self._adrift += 1
         if was is State.UP:
@@ -257,17 +258,17 @@ class Session(Deadlines):
             self._overdue_at = _frames.earlier(self._overdue_at, self._due(call))
 
     def _taken(self) -> None:
-        """End this side of a session that another connection has now."""
+        """Leave the session to the other connection that has it now, and go on with another.
+
+        Its holds and its places in queues are that one's, and are not taken back.
+        """
         reason = "another connection resumed the session"
         self.log.warning(reason)
-        self.trouble = SessionLost(reason, op="session")
-        for lease in list(self.holds.values()):
-            self._lose(lease, loss_by_code("session_lost", reason, key=lease.key))
-        for call in self._calls.values():
-            self._answer(call, None, call.fail(SessionLost, reason))
-        self._end_watches(self.trouble)
-        self._calls.clear()
-        self._end(self.trouble)
+        for call in list(self._calls.values()):
+            if call.do == "acquire":
+                del self._calls[call.n]
+                self._answer(call, None, call.fail(SessionLost, reason))
+        self._lose_session()
 
     def _end_watches(self, error: LatchkeyError) -> None:
         for watch in self._watches.values():
