@@ -92,18 +92,14 @@ final class Call {
     return (String) fields.getOrDefault("key", "");
   }
 
-  /** Ends it for its caller. */
-  void end(Answer answer, Hold hold, LatchkeyException error) {
-    if (granted == null) {
-      done.done(answer, error);
-      return;
-    }
-    Runnable tell =
+  /** Ends an acquire for its caller. */
+  void tell(Hold hold, LatchkeyException error) {
+    Runnable end =
         () -> {
           if (error != null) granted.completeExceptionally(error.describe("acquire", key()));
           else granted.complete(hold);
         };
-    if (callback == null) tell.run();
-    else callback.whenComplete((ok, failed) -> tell.run());
+    if (callback == null) end.run();
+    else callback.whenComplete((ok, failed) -> end.run());
   }
 }

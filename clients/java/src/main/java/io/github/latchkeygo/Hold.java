@@ -564,22 +564,36 @@ public final class Hold implements AutoCloseable {
     arm();
   }
 
-  /** Takes the answer to a renewal of its own. It comes under the lock. */
+  /** Takes the answer to a renewal of its own. */
   private Void renewed(Answer answer, Throwable failure) {
+    session.loop.enter();
+    try {
+      settleRenewal(answer, failure);
+      return null;
+    } finally {
+      session.loop.exit();
+    }
+  }
+
+  private void settleRenewal(Answer answer, Throwable failure) {
     renewing = false;
     LatchkeyException error = Client.unwrap(failure);
     if (error == null) {
-      fresh(answer);
-      return null;
+      try {
+        fresh(answer);
+        return;
+      } catch (LatchkeyException e) {
+        error = e; // an answer that says nothing renews nothing
+      }
     }
     judge(error);
-    if (phase != Phase.HELD) return null;
+    if (phase != Phase.HELD) return;
     long now = session.now();
     renewAt = now + pause(deadline() - now);
     failures++;
     tell(error);
     arm();
-    return null;
+    return;
   }
 
   private void tell(LatchkeyException error) {

@@ -67,6 +67,7 @@ final class Loop implements Runnable {
   private boolean sleeping;
   private boolean news; // something that the thread must look at before it sleeps on
   private boolean stopped;
+  private List<Runnable> deferred = new ArrayList<>();
 
   Loop(Clock clock, String name) throws IOException {
     this.clock = clock;
@@ -80,11 +81,24 @@ final class Loop implements Runnable {
     lock.lock();
   }
 
+  /** Unlocks, and then runs what was put off. */
   void exit() {
-    boolean wake = news && sleeping && lock.getHoldCount() == 1;
+    boolean last = lock.getHoldCount() == 1;
+    boolean wake = news && sleeping && last;
     if (wake) sleeping = false;
+    List<Runnable> after = List.of();
+    if (last && !deferred.isEmpty()) {
+      after = deferred;
+      deferred = new ArrayList<>();
+    }
     lock.unlock();
     if (wake) selector.wakeup();
+    for (Runnable action : after) action.run();
+  }
+
+  /** Puts off what wakes callers, who would only find the lock taken. */
+  void defer(Runnable action) {
+    deferred.add(action);
   }
 
   Selector selector() {
@@ -136,6 +150,10 @@ final class Loop implements Runnable {
           for (SelectionKey key : selector.selectedKeys()) ((Link) key.attachment()).ready();
           selector.selectedKeys().clear();
           ring();
+        } catch (RuntimeException e) {
+          // A defect. A new connection sets the session right, and nobody waits for ever.
+          selector.selectedKeys().clear();
+          if (link != null) link.fail(LatchkeyException.of("internal", "" + e).withCause(e));
         } finally {
           exit();
         }

@@ -39,6 +39,8 @@ final class Session implements Link.Owner {
   private static final long IDLE_PING = 5000 * Deadlines.MILLI;
 
   private static final SecureRandom RANDOM = new SecureRandom();
+  private static final byte[] pool = new byte[16 * 64];
+  private static int drawn = pool.length;
 
   /** What is asked of the broker when a connection is new, until it answers. */
   private record Greeting(long n, long sent, boolean resume, List<Grant> parts) {}
@@ -105,10 +107,14 @@ final class Session implements Link.Owner {
     this.overdue = loop.alarm(this::giveUpOverdue);
   }
 
-  static String randomId() {
-    byte[] bits = new byte[16];
-    RANDOM.nextBytes(bits);
-    return HexFormat.of().formatHex(bits);
+  /** 128 random bits, drawn from the system for many ids at once. */
+  static synchronized String randomId() {
+    if (drawn == pool.length) {
+      RANDOM.nextBytes(pool);
+      drawn = 0;
+    }
+    drawn += 16;
+    return HexFormat.of().formatHex(pool, drawn - 16, drawn);
   }
 
   long now() {
@@ -481,7 +487,7 @@ final class Session implements Link.Owner {
       call.abandoned = true;
       // The cancel stays on its way also when nobody waits for its answer any more.
       Loop.Alarm limit =
-          loop.alarm(() -> call.end(null, null, unknown(call, "no answer to the cancel")));
+          loop.alarm(() -> end(call, null, null, unknown(call, "no answer to the cancel")));
       limit.set(now() + Limits.CANCEL_WAIT * Deadlines.MILLI);
       Call cancel =
           new Call(
@@ -496,7 +502,7 @@ final class Session implements Link.Owner {
                     error == null
                         ? cancelled(call)
                         : unknown(call, "the cancel failed: " + error.getMessage());
-                call.end(null, null, end);
+                end(call, null, null, end);
               });
       ours(cancel);
     } finally {
@@ -530,8 +536,11 @@ final class Session implements Link.Owner {
               fields,
               now(),
               (answer, error) -> {
-                if (error == null) out.complete(answer);
-                else out.completeExceptionally(error.describe(op, key));
+                loop.defer(
+                    () -> {
+                      if (error == null) out.complete(answer);
+                      else out.completeExceptionally(error.describe(op, key));
+                    });
               });
       call.hold = hold;
       submit(call);
@@ -661,6 +670,12 @@ final class Session implements Link.Owner {
     to.send(Requests.encode(call.n, call.op, fields));
   }
 
+  /** Ends a call for its caller. */
+  private void end(Call call, Answer answer, Hold hold, LatchkeyException error) {
+    if (call.granted == null) call.done.done(answer, error);
+    else loop.defer(() -> call.tell(hold, error));
+  }
+
   private void drop(Call call) {
     calls.remove(call.n);
     if (call.granted != null) waiting.remove(call.id());
@@ -668,12 +683,12 @@ final class Session implements Link.Owner {
 
   private void resolve(Call call, Answer answer) {
     drop(call);
-    call.end(answer, null, null);
+    end(call, answer, null, null);
   }
 
   private void reject(Call call, LatchkeyException error) {
     drop(call);
-    call.end(null, null, error);
+    end(call, null, null, error);
   }
 
   /** Until when a call is kept without a connection. */
@@ -766,7 +781,8 @@ final class Session implements Link.Owner {
     if (now() >= hold.deadline()) {
       // Giving it back is kinder than letting the key idle until the broker ends it.
       ours("release", Map.of("id", grant.id()));
-      call.end(
+      end(
+          call,
           null,
           null,
           LatchkeyException.of(
@@ -776,7 +792,7 @@ final class Session implements Link.Owner {
     holds.put(hold.id(), hold);
     hold.arm();
     reaper.hasten(until);
-    call.end(null, hold, null);
+    end(call, null, hold, null);
   }
 
   private void failed(Link from, Call call, LatchkeyException error) {

@@ -419,6 +419,14 @@ final class SessionTest {
   }
 
   @Test
+  void aRenewalWhoseAnswerSaysNothingRenewsNothing() throws Exception {
+    Connected c = server.client(options().grace(Duration.ZERO));
+    Hold hold = c.hold("a", PLAIN.ttl(ms(600)), 17L);
+    for (int i = 0; i < 2; i++) c.peer().ok(c.peer().next("renew"));
+    assertEquals("service_gone", lost(hold).code());
+  }
+
+  @Test
   void withoutRenewalsOnlyTheDeadlineIsWatched() throws Exception {
     Connected c = server.client(options().grace(Duration.ZERO));
     Hold hold = c.hold("a", PLAIN.ttl(ms(300)).renew(false), 17L);
