@@ -232,7 +232,7 @@ export class Hold implements AsyncDisposable {
   }
 
   async #release(): Promise<void> {
-    this.sweep(this.#host.clock.now());
+    this.sweep(this.#host.clock.look());
     if (this.#phase === "held") {
       this.#phase = "released";
       this.#alarm.clear();

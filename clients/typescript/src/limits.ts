@@ -11,6 +11,8 @@ export const MAX_LISTED = 10_000;
 /** Bytes of a frame that a client sends, and that a server sends. */
 export const MAX_REQUEST_BYTES = 65_536;
 export const MAX_REPLY_BYTES = 1_048_576;
+/** Bytes of a frame that are kept free for the age that a request has when it is sent again. */
+export const RESEND_ROOM = 64;
 
 /** Unanswered requests of one client; a few more are kept for what it sends by itself. */
 export const MAX_IN_FLIGHT = 10_000 - 16;

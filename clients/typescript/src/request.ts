@@ -246,8 +246,8 @@ function boolean(f: Fields, name: string): void {
 }
 
 /** Refuses a frame that a server would close the connection for. */
-export function checkFrame(frame: string, op: Op): void {
-  if (frame.length * 3 > MAX_REQUEST_BYTES && Buffer.byteLength(frame) - 1 > MAX_REQUEST_BYTES) {
-    throw refuse(`the request is more than ${MAX_REQUEST_BYTES} bytes as a frame (MaxFrame)`, { op });
+export function checkFrame(frame: string, op: Op, limit = MAX_REQUEST_BYTES): void {
+  if (frame.length * 3 > limit && Buffer.byteLength(frame) - 1 > limit) {
+    throw refuse(`the request is more than ${limit} bytes as a frame (MaxFrame)`, { op });
   }
 }

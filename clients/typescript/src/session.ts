@@ -2,15 +2,16 @@
 
 import { onAbort } from "./abort.js";
 import { type AcquireHooks, type Call, cancelled, closedError, decodeEvent, isDone, keyOf, waits } from "./call.js";
+import { Calls } from "./calls.js";
 import { Alarm, type Clock } from "./clock.js";
 import { type Break, Connector, type ConnectorOwner, FOULS, type Opening } from "./connector.js";
 import { type Grant, sessionDeadline } from "./deadlines.js";
 import { describe, type LatchkeyError, makeError, refuse } from "./errors.js";
 import { type Answer, Hold, type HoldHost } from "./hold.js";
-import { CANCEL_WAIT, DEFAULT_GRACE, MAX_IN_FLIGHT, MAX_UNSENT_BYTES, MAX_WATCHES } from "./limits.js";
+import { CANCEL_WAIT, MAX_WATCHES } from "./limits.js";
 import { type Link, type Target, unavailable } from "./link.js";
 import type { Logger } from "./options.js";
-import { checkFrame, checkRequest, encodeRequest, type Fields, type Op } from "./request.js";
+import { checkRequest, encodeRequest, type Fields, type Op } from "./request.js";
 import { Watch } from "./watch.js";
 import {
   breach,
@@ -48,16 +49,13 @@ const nothing = (): void => {};
 export class Session implements ConnectorOwner, HoldHost {
   readonly clock: Clock;
   readonly #o: SessionOptions;
-  readonly #calls = new Map<number, Call>();
+  readonly #calls: Calls;
   readonly #holds = new Map<string, Hold>();
   readonly #hooks = new WeakMap<Hold, AcquireHooks>();
   readonly #waiting = new Set<string>(); // ids of acquires
   readonly #watches = new Map<number, Watch>();
-  #lastN = 0;
 
   readonly #connector: Connector;
-  #trouble: LatchkeyError | undefined; // why there is no connection
-  #patient = 0; // until when calls that cannot wait are kept without one
 
   #id = ""; // empty while there is no session at the broker
   #opened = false;
@@ -67,7 +65,6 @@ export class Session implements ConnectorOwner, HoldHost {
   #probe: { sent: number } | undefined; // the ping that is not answered
   readonly #pinger: Alarm;
   readonly #reaper: Alarm; // the session's deadline
-  readonly #overdue: Alarm; // gives calls up without a connection
 
   #first: { resolve: () => void; reject: (error: LatchkeyError) => void } | undefined;
   #closing: Promise<void> | undefined;
@@ -78,9 +75,9 @@ export class Session implements ConnectorOwner, HoldHost {
     this.clock = options.clock;
     this.#grace = options.grace;
     this.#connector = new Connector(options.target, options.address, this.clock, this);
+    this.#calls = new Calls(this.#connector, options.address, this.clock);
     this.#pinger = new Alarm(this.clock, () => this.#ping());
     this.#reaper = new Alarm(this.clock, () => this.#reap());
-    this.#overdue = new Alarm(this.clock, () => this.#giveUpOverdue());
   }
 
   get id(): string {
@@ -137,7 +134,7 @@ export class Session implements ConnectorOwner, HoldHost {
   }
 
   opening(): { n: number; fields: Fields; resume: boolean } {
-    const n = ++this.#lastN;
+    const n = this.#calls.number();
     if (this.#id !== "") return { n, fields: { resume: this.#id }, resume: true };
     const { name, host, pid } = this.#o;
     return { n, fields: { name, host, pid, grace: this.#grace }, resume: false };
@@ -156,6 +153,7 @@ export class Session implements ConnectorOwner, HoldHost {
   opened(link: Link, opening: Opening, body: JsonObject, proceed: () => void): void {
     const id = text(body, "session");
     if (id === "") throw breach("the answer to open names no session");
+    if (opening.resume && id !== this.#id) throw breach("the answer to a resume names another session");
     const elapsed = whole(body, "elapsed") ?? 0;
     const leases = [...opening.parts.map((part) => ({ ...part, elapsed })), ...decodeLeases(body, elapsed)];
     const fresh = !opening.resume;
@@ -163,9 +161,7 @@ export class Session implements ConnectorOwner, HoldHost {
     if (fresh) this.#grace = whole(body, "grace") ?? this.#grace;
     this.#id = id;
     this.#opened = true;
-    this.#trouble = undefined;
-    this.#patient = Number.POSITIVE_INFINITY;
-    this.#overdue.clear();
+    this.#calls.connected();
     // Callers that are told of a loss may ask for something at once: it waits with what is sent again.
     if (!fresh) this.#reconcile(leases, opening.sent);
     // Losses are told before the deadline moves, so that no hold of before looks safe for a moment.
@@ -193,39 +189,38 @@ export class Session implements ConnectorOwner, HoldHost {
       this.#refuseOpen(lost ? makeError("unavailable", { op: "connect", reason, cause }) : describe(error, "connect"));
       return false;
     }
-    this.#trouble = error;
+    this.#calls.trouble = error;
     // A takeover may also be told in place of the answer to the open.
     if (ready || error.code === "session_lost") this.#broken(error, error.code === "protocol");
-    if (hopeless) for (const call of [...this.#calls.values()]) this.#giveUp(call);
+    if (hopeless) for (const call of this.#calls.all()) this.#calls.giveUp(call);
     return this.#closing === undefined; // a callback may have closed the client
   }
 
   /** Adjusts everything to having no connection. */
   #broken(error: LatchkeyError, foul: boolean): void {
     this.#probe = undefined;
-    const now = this.clock.now();
-    this.#patient = this.until === Number.POSITIVE_INFINITY ? now + DEFAULT_GRACE : this.until;
+    this.#calls.broken(this.until);
     if (error.code === "session_lost" && this.#id !== "" && !this.#connector.excuse()) {
       // Another connection resumed it: its holds are that one's now, and are not taken back.
-      for (const call of [...this.#calls.values()]) {
+      for (const call of this.#calls.all()) {
         if (call.op !== "list" && call.op !== "stats" && call.op !== "watch") {
-          this.#reject(call, makeError("session_lost", { reason: "another connection resumed the session" }));
+          this.#calls.reject(call, makeError("session_lost", { reason: "another connection resumed the session" }));
         }
       }
       this.#loseSession();
     }
-    for (const call of [...this.#calls.values()]) {
-      if (call.op === "ping") this.#drop(call);
+    for (const call of this.#calls.all()) {
+      if (call.op === "ping") this.#calls.drop(call);
       if (call.sent === undefined) continue;
       call.again = true;
-      if (foul && !call.told && ++call.fouls >= FOULS) this.#giveUp(call);
+      if (foul && !call.told && ++call.fouls >= FOULS) this.#calls.giveUp(call);
     }
     if (this.#grace <= 0 && this.#id !== "") this.#loseSession(); // it ended with its connection
     this.#log("warn", "the connection to the broker broke", { error });
     for (const hold of [...this.#holds.values()]) {
       if (!hold.detached) this.troubled(hold, unavailable("the connection to the broker broke", error));
     }
-    for (const call of this.#calls.values()) this.#overdue.hasten(this.#due(call));
+    this.#calls.hasten();
   }
 
   /** Takes the end of the session at the broker: holds are lost, what waits stays for the next one. */
@@ -234,7 +229,7 @@ export class Session implements ConnectorOwner, HoldHost {
     this.#id = "";
     this.#log("warn", "the broker ended the session", { holds: this.#holds.size });
     const reason = "the broker ended the session";
-    for (const call of [...this.#calls.values()]) this.#loseCall(call);
+    for (const call of this.#calls.all()) this.#loseCall(call);
     for (const hold of [...this.#holds.values()]) {
       if (!hold.detached) hold.lose(makeError("session_lost", { op: "hold", key: hold.key, reason }));
     }
@@ -246,23 +241,23 @@ export class Session implements ConnectorOwner, HoldHost {
     switch (call.op) {
       case "acquire":
         if (!call.abandoned) return;
-        this.#drop(call);
+        this.#calls.drop(call);
         // The end released it, but for a grant that outlives it.
-        if (call.again && call.fields.detach) this.#ours("release", { id: call.fields.id });
+        if (call.again && call.fields.detach) this.#calls.ours("release", { id: call.fields.id });
         return;
       case "cancel":
       case "unwatch":
-        this.#resolve(call, answer);
+        this.#calls.resolve(call, answer);
         return;
       case "release":
       case "renew":
       case "detach":
         if (call.hold === undefined || call.hold.detached) return; // it outlives this session
         if (call.op === "release" && call.hold.lost === undefined) {
-          this.#resolve(call, answer); // if it was not carried out, the end did the same
+          this.#calls.resolve(call, answer); // if it was not carried out, the end did the same
           return;
         }
-        this.#reject(call, makeError("session_lost", { reason: "the session ended, and the hold with it" }));
+        this.#calls.reject(call, makeError("session_lost", { reason: "the session ended, and the hold with it" }));
     }
   }
 
@@ -270,7 +265,7 @@ export class Session implements ConnectorOwner, HoldHost {
   #reconcile(leases: readonly Grant[], sent: number): void {
     const listed = new Map(leases.map((grant) => [grant.id, grant]));
     const wanted = new Set<unknown>(); // a call that is not answered is about it
-    for (const call of this.#calls.values()) wanted.add(call.fields.id);
+    for (const call of this.#calls.all()) wanted.add(call.fields.id);
     const now = this.clock.look();
     for (const hold of [...this.#holds.values()]) {
       const grant = listed.get(hold.id);
@@ -285,24 +280,24 @@ export class Session implements ConnectorOwner, HoldHost {
       const reason = "it ended while the connection was broken";
       hold.lose(makeError("forced", { op: "hold", key: hold.key, reason }));
     }
-    for (const id of listed.keys()) if (!wanted.has(id)) this.#ours("release", { id });
+    for (const id of listed.keys()) if (!wanted.has(id)) this.#calls.ours("release", { id });
   }
 
   /** Sends everything that has no answer, in the old order. */
   #sendAgain(link: Link, fresh: boolean): void {
     for (const [n, watch] of this.#watches) {
-      if (!this.#calls.has(n)) this.#calls.set(n, this.#watchCall(n, this.#watchFields.get(watch) ?? {}));
+      if (!this.#calls.has(n)) this.#calls.keep(this.#watchCall(n, this.#watchFields.get(watch) ?? {}));
     }
-    for (const call of [...this.#calls.values()]) {
+    for (const call of this.#calls.all()) {
       if (call.abandoned) {
-        this.#drop(call); // its cancel follows
+        this.#calls.drop(call); // its cancel follows
         continue;
       }
       if (fresh && call.again && call.op === "acquire" && call.fields.detach) {
         // A grant that nobody was told of would be in the way until its ttl.
-        link.send(encodeRequest(++this.#lastN, "release", { id: call.fields.id }));
+        link.send(encodeRequest(this.#calls.number(), "release", { id: call.fields.id }));
       }
-      this.#transmit(link, call);
+      this.#calls.transmit(link, call);
     }
   }
 
@@ -326,7 +321,7 @@ export class Session implements ConnectorOwner, HoldHost {
         this.#waiting.delete(id);
         quiet();
       };
-      const call = this.#newCall("acquire", fields, {
+      const call = this.#calls.make("acquire", fields, {
         hooks,
         resolve: (_answer, hold) => {
           done();
@@ -349,20 +344,20 @@ export class Session implements ConnectorOwner, HoldHost {
   #abandon(call: Call, key: string, cause: unknown): void {
     if (!this.#calls.has(call.n)) return;
     if (call.sent === undefined) {
-      this.#reject(call, cancelled(key, cause));
+      this.#calls.reject(call, cancelled(key, cause));
       return;
     }
     call.abandoned = true;
     const finish = (error: LatchkeyError): void => {
       clearTimeout(limit);
-      this.#drop(call);
+      this.#calls.drop(call);
       call.reject(error);
     };
     const unknown = (reason: string): LatchkeyError =>
       makeError("unknown", { op: "acquire", key, reason: `${reason}; a grant ends with its ttl`, cause });
     // The cancel stays on its way also when nobody waits for its answer any more.
     const limit = setTimeout(() => call.reject(unknown("the cancel was not answered")), CANCEL_WAIT);
-    this.#ours(
+    this.#calls.ours(
       "cancel",
       { id: call.fields.id },
       {
@@ -377,7 +372,9 @@ export class Session implements ConnectorOwner, HoldHost {
     return new Promise((resolve, reject) => {
       checkRequest(op, fields);
       const key = hold?.key ?? (fields.key as string | undefined);
-      this.#submit(this.#newCall(op, fields, { hold, resolve, reject: (error) => reject(describe(error, op, key)) }));
+      this.#submit(
+        this.#calls.make(op, fields, { hold, resolve, reject: (error) => reject(describe(error, op, key)) }),
+      );
     });
   }
 
@@ -387,7 +384,7 @@ export class Session implements ConnectorOwner, HoldHost {
       checkRequest("watch", fields);
       if (this.#watches.size >= MAX_WATCHES) throw refuse(`at most ${MAX_WATCHES} watches of a client (MaxWatches)`);
       const watch = new Watch(buffer, () => this.#unwatch(call.n));
-      const call = this.#newCall("watch", fields, {
+      const call = this.#calls.make("watch", fields, {
         resolve: () => {
           this.#watches.set(call.n, watch);
           this.#watchFields.set(watch, fields);
@@ -404,7 +401,7 @@ export class Session implements ConnectorOwner, HoldHost {
   /** The call that begins a watch again on another connection. */
   #watchCall(n: number, fields: Fields): Call {
     return {
-      ...this.#newCall("watch", fields, {
+      ...this.#calls.make("watch", fields, {
         ours: true,
         resolve: () => this.#watches.get(n)?.gap(),
         reject: (error) => {
@@ -419,121 +416,14 @@ export class Session implements ConnectorOwner, HoldHost {
   async #unwatch(n: number): Promise<void> {
     this.#watches.delete(n);
     const call = this.#calls.get(n);
-    if (call !== undefined) this.#drop(call);
+    if (call !== undefined) this.#calls.drop(call);
     if (this.#connector.line === undefined) return; // the next connection does not begin it
     await this.command("unwatch", { watch: n }).catch(nothing);
   }
 
-  #newCall(op: Op, fields: Fields, more: Partial<Call>): Call {
-    return {
-      n: ++this.#lastN,
-      op,
-      fields,
-      start: this.clock.now(),
-      sent: undefined,
-      again: false,
-      told: false,
-      fouls: 0,
-      ours: false,
-      abandoned: false,
-      hold: undefined,
-      hooks: undefined,
-      resolve: nothing,
-      reject: nothing,
-      ...more,
-    };
-  }
-
-  /** Sends a call that is the session's own. */
-  #ours(op: Op, fields: Fields, more: Partial<Call> = {}): void {
-    const call = this.#newCall(op, fields, { ours: true, ...more });
-    this.#calls.set(call.n, call);
-    const line = this.#connector.line;
-    if (line !== undefined) this.#transmit(line, call);
-  }
-
-  /** Sends a call, keeps it for the next connection, or throws. */
   #submit(call: Call): void {
     if (this.#closing !== undefined) throw closedError(call.op);
-    if (this.#calls.size >= MAX_IN_FLIGHT) {
-      throw refuse(`${this.#calls.size} requests have no answer yet, no more are allowed (MaxInFlight)`, {
-        op: call.op,
-      });
-    }
-    const link = this.#connector.line;
-    if (link === undefined && !waits(call) && call.start >= this.#patient) {
-      throw makeError("unavailable", { op: call.op, reason: this.#away(), cause: this.#trouble });
-    }
-    if (link !== undefined && link.unsent > MAX_UNSENT_BYTES) {
-      const reason = "the broker does not read what is sent (MaxUnsent)";
-      throw makeError("unavailable", { op: call.op, reason });
-    }
-    // Nothing else can grow beyond a frame.
-    if (call.fields.keys !== undefined || call.fields.declared !== undefined) {
-      checkFrame(encodeRequest(call.n, call.op, call.fields), call.op);
-    }
-    this.#calls.set(call.n, call);
-    if (link !== undefined) this.#transmit(link, call);
-    else this.#overdue.hasten(this.#due(call));
-  }
-
-  #away(): string {
-    return `the broker at ${this.#o.address} cannot be reached`;
-  }
-
-  #transmit(link: Link, call: Call): void {
-    const now = this.clock.now();
-    let fields = call.fields;
-    const age = Math.floor(now - call.start);
-    if (call.op === "acquire" && age >= 1) {
-      fields = { ...fields, waited: age };
-      if (typeof fields.wait === "number") fields.wait = Math.max(fields.wait - age, 1);
-    }
-    call.sent = now;
-    link.send(encodeRequest(call.n, call.op, fields));
-  }
-
-  #drop(call: Call): void {
-    this.#calls.delete(call.n);
-  }
-
-  #resolve(call: Call, answer: Answer): void {
-    this.#drop(call);
-    call.resolve(answer);
-  }
-
-  #reject(call: Call, error: LatchkeyError): void {
-    this.#drop(call);
-    call.reject(error);
-  }
-
-  /** Until when a call is kept without a connection. */
-  #due(call: Call): number {
-    if (call.ours) return Number.POSITIVE_INFINITY;
-    if (!waits(call)) return this.#patient;
-    return typeof call.fields.wait === "number" ? call.start + call.fields.wait : Number.POSITIVE_INFINITY;
-  }
-
-  #giveUpOverdue(): void {
-    if (this.#connector.line !== undefined) return;
-    const now = this.clock.now();
-    for (const call of [...this.#calls.values()]) if (this.#due(call) <= now) this.#giveUp(call);
-    for (const call of this.#calls.values()) this.#overdue.hasten(this.#due(call));
-  }
-
-  /** Answers a call while there is no connection. What was sent has an outcome that cannot be known. */
-  #giveUp(call: Call): void {
-    if (call.ours) return;
-    const cause = this.#trouble;
-    const foul = cause?.code === "protocol" ? `: ${cause.message}` : "";
-    if (call.sent === undefined) {
-      const code = foul ? "protocol" : waits(call) ? "timeout" : "unavailable";
-      this.#reject(call, makeError(code, { reason: this.#away() + foul, cause }));
-      return;
-    }
-    this.#reject(call, makeError("unknown", { reason: this.#away() + foul, cause }));
-    // The next connection undoes it.
-    if (call.op === "acquire" && !call.abandoned) this.#ours("cancel", { id: call.fields.id });
+    this.#calls.submit(call);
   }
 
   // Answers.
@@ -583,21 +473,22 @@ export class Session implements ConnectorOwner, HoldHost {
         this.#probe = undefined;
         this.#proof(sent);
       }
-      this.#resolve(call, { body, sent });
+      this.#calls.resolve(call, { body, sent });
       return;
     }
     const grant = decodeGrant(body); // a breach leaves the call to be asked again
     if (grant.id !== call.fields.id) throw breach("a grant names another id than the request");
-    this.#drop(call);
+    if (!sameKeys(grant.keys, call.fields)) throw breach("a grant names other keys than the request");
+    this.#calls.drop(call);
     if (call.abandoned) {
-      this.#calls.set(call.n, call); // it crossed the cancel, which releases it
+      this.#calls.keep(call); // it crossed the cancel, which releases it
       return;
     }
     const hooks = call.hooks as AcquireHooks;
     const hold = new Hold(this, grant, sent, hooks.renew);
     if (this.clock.now() >= hold.safeUntil) {
       // Giving it back is kinder than letting the key idle until the broker ends it.
-      this.#ours("release", { id: grant.id });
+      this.#calls.ours("release", { id: grant.id });
       const reason = "the grant arrived when its time was already up; it was given back";
       call.reject(makeError("expired", { reason }));
       return;
@@ -612,7 +503,7 @@ export class Session implements ConnectorOwner, HoldHost {
   #failed(link: Link, call: Call, error: LatchkeyError): void {
     const gone = error.code === "session_lost";
     if (call.op === "ping") {
-      this.#drop(call);
+      this.#calls.drop(call);
       this.#probe = undefined;
       if (!gone) {
         link.fail(error); // a broker that closes; the next one will say
@@ -622,11 +513,11 @@ export class Session implements ConnectorOwner, HoldHost {
       // Nothing was done, and nothing is lost by asking again once there is a connection.
       call.sent = undefined;
     } else if (isDone(call, error)) {
-      this.#resolve(call, { body: {}, sent: call.start });
+      this.#calls.resolve(call, { body: {}, sent: call.start });
     } else if (call.abandoned && error.code !== "unknown") {
-      this.#reject(call, cancelled(keyOf(call), call.hooks?.signal?.reason));
+      this.#calls.reject(call, cancelled(keyOf(call), call.hooks?.signal?.reason));
     } else {
-      this.#reject(call, error);
+      this.#calls.reject(call, error);
     }
     if (gone) this.#lostSession(link);
   }
@@ -672,7 +563,7 @@ export class Session implements ConnectorOwner, HoldHost {
     const now = this.clock.look();
     if (this.#probe === undefined) {
       this.#probe = { sent: now };
-      this.#ours("ping", {});
+      this.#calls.ours("ping", {});
     } else if (this.#connector.heard ? this.#grace > 0 && now - this.#probe.sent >= this.#grace : true) {
       // A process that stood still has not looked yet at what came: let it read first.
       const probe = this.#probe;
@@ -736,12 +627,12 @@ export class Session implements ConnectorOwner, HoldHost {
       const reason = "the client was closed";
       hold.lose(makeError("closed", { op: "hold", key: hold.key, reason }));
     }
-    for (const call of [...this.#calls.values()]) {
+    for (const call of this.#calls.all()) {
       const lasting = call.sent !== undefined && call.op === "acquire" && call.fields.detach;
       if (lasting) {
         const reason = "the client was closed before the answer; a grant lasts until its ttl";
-        this.#reject(call, makeError("unknown", { reason }));
-      } else this.#reject(call, closedError(call.op));
+        this.#calls.reject(call, makeError("unknown", { reason }));
+      } else this.#calls.reject(call, closedError(call.op));
     }
     for (const watch of this.#watches.values()) watch.end(closedError("watch"));
     this.#watches.clear();
@@ -763,20 +654,24 @@ export class Session implements ConnectorOwner, HoldHost {
         resolve();
       };
       const done = (): void => this.#farewell?.();
-      this.#ours("close", {}, { resolve: done, reject: done });
+      this.#calls.ours("close", {}, { resolve: done, reject: done });
       if (link !== this.#connector.line) done();
     });
   }
 
   #clearAlarms(): void {
-    for (const alarm of [this.#pinger, this.#reaper, this.#overdue]) alarm.clear();
+    this.#calls.stop();
+    for (const alarm of [this.#pinger, this.#reaper]) alarm.clear();
   }
 
-  #guard(what: string, f: () => void): void {
+  #guard(what: string, f: () => unknown): void {
+    const threw = (error: unknown): void => this.#log("warn", `${what} threw`, { error });
     try {
-      f();
+      const result = f();
+      // A function that returns a promise passes for one that returns nothing.
+      if (result instanceof Promise) result.catch(threw);
     } catch (error) {
-      this.#log("warn", `${what} threw`, { error });
+      threw(error);
     }
   }
 
@@ -795,3 +690,10 @@ const noticeReasons: ReadonlyMap<string, string> = new Map([
   ["not_held", "it was released by its id from elsewhere"],
   ["session_lost", "the broker ended the session"],
 ]);
+
+/** Whether a grant is of the keys of its request, in any order. */
+function sameKeys(granted: readonly string[], fields: Fields): boolean {
+  if (fields.keys === undefined) return granted.length === 1 && granted[0] === fields.key;
+  const asked = new Set(fields.keys as string[]);
+  return granted.length === asked.size && new Set(granted).size === asked.size && granted.every((k) => asked.has(k));
+}

@@ -51,6 +51,8 @@ export class Peer {
   /** Answers pings by itself. */
   pongs = true;
   ended = false;
+  /** Bytes of a frame above which it closes. */
+  limit = Number.POSITIVE_INFINITY;
 
   constructor(socket: Socket) {
     this.#socket = socket;
@@ -63,7 +65,8 @@ export class Peer {
     socket.on("data", (text: string) => {
       const lines = (this.#kept + text).split("\n");
       this.#kept = lines.pop() ?? "";
-      for (const line of lines) this.#take(JSON.parse(line) as Frame);
+      if (lines.some((line) => Buffer.byteLength(line) > this.limit)) this.cut();
+      else for (const line of lines) this.#take(JSON.parse(line) as Frame);
       this.#wake();
     });
   }

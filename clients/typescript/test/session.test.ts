@@ -481,6 +481,59 @@ test("a grant without an end is not taken for one that has none", async () => {
   assert.equal((await within("the grant", acquiring)).token, 6);
 });
 
+test("a grant of something else than was asked for is none", async () => {
+  const { client, peer } = await server.client();
+  const acquiring = client.acquire(["a", "b"]);
+  let p = peer;
+  for (const more of [{ keys: ["a", "c"] }, { keys: ["a"], tokens: [1] }]) {
+    p.grant(await p.next("acquire"), 5, more);
+    await p.end();
+    p = await server.peer();
+    await p.greet();
+  }
+  p.grant(await p.next("acquire"), 6, { keys: ["b", "a"] });
+  const hold = await within("the grant", acquiring);
+  assert.deepEqual(Object.fromEntries(hold.tokens), { b: 6, a: 7 });
+});
+
+test("another session than the one resumed vouches for nothing", async () => {
+  const { client, peer } = await server.client();
+  const hold = await held(peer, client.acquire("a"));
+  const entry = { id: hold.id, keys: ["a"], tokens: [17], ttl: 30000, remaining: 30000 };
+  peer.cut();
+  const second = await server.peer();
+  await second.greet("S2", { leases: [entry] });
+  await second.end();
+  const third = await server.peer();
+  const open = await third.greet("S1", { leases: [entry] });
+  assert.equal(open.resume, "S1");
+  await until("it is connected again", () => client.connected);
+  assert.ok(hold.isSafe);
+});
+
+test("a request that just fits a frame can be sent again", async () => {
+  const { client, peer } = await server.client();
+  const keys = Array.from({ length: 42 }, (_, i) => "\u0001".repeat(256) + String(i + 10));
+  const fitting: Promise<unknown>[] = [];
+  let refused = 0;
+  for (let size = 200; size < 340; size++) {
+    const asked = client.acquire([...keys, "x".repeat(400), "y".repeat(size)]).catch((e: unknown) => {
+      if (codeOf(e) === "refused") refused++;
+    });
+    fitting.push(asked);
+  }
+  await until("some are refused", () => refused > 0);
+  assert.ok(refused < 140);
+  for (let i = 0; i < 140 - refused; i++) await peer.next("acquire");
+  peer.cut();
+  const second = await server.peer();
+  second.limit = 65_536;
+  await second.greet();
+  for (let i = 0; i < 140 - refused; i++) await second.next("acquire");
+  await client.close();
+  await Promise.all(fitting);
+});
+
 test("unknown fields are ignored, and unknown codes keep their name", async () => {
   const { client, peer } = await server.client();
   const hold = client.acquire("a");
@@ -724,7 +777,11 @@ test("callbacks that throw cost nobody a lease", async () => {
   };
   const { client, peer } = await server.client({ logger: { info: boom, warn: boom }, onTroubled: boom });
   const acquiring = client.acquire("a", { onQueued: boom });
+  const other = client.acquire("b", { onQueued: async () => boom() });
+  other.catch(() => {});
   const frame = await peer.next("acquire");
+  const second = await peer.next("acquire");
+  peer.send({ n: second.n, queued: true, id: second.id, key: "b", position: 0 });
   peer.send({ n: frame.n, queued: true, id: frame.id, key: "a", position: 0 });
   peer.grant(frame);
   const hold = await within("the grant", acquiring);
