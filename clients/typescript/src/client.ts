@@ -2,6 +2,7 @@
 
 import { randomBytes } from "node:crypto";
 import { hostname } from "node:os";
+import { onAbort } from "./abort.js";
 import { type Clock, systemClock } from "./clock.js";
 import { FencingUnknown, type LatchkeyError, makeError, refuse } from "./errors.js";
 import { Hold, ttlFields } from "./hold.js";
@@ -145,7 +146,7 @@ export class Client implements AsyncDisposable {
     const fn = typeof second === "function" ? second : third;
     if (typeof fn !== "function") throw refuse("do needs a function to run", { op: "do" });
     const hold = await this.acquire(keys, options);
-    const signal = options.signal === undefined ? hold.signal : AbortSignal.any([hold.signal, options.signal]);
+    const { signal, quiet } = either(hold.signal, options.signal);
     let failure: { error: unknown } | undefined;
     let result: T | undefined;
     try {
@@ -153,6 +154,7 @@ export class Client implements AsyncDisposable {
     } catch (error) {
       failure = { error };
     }
+    quiet();
     await hold[Symbol.asyncDispose]().catch(() => {}); // the loss is looked at next
     if (hold.lost !== undefined) throw lossOf(hold.lost, failure);
     if (failure !== undefined) throw failure.error;
@@ -199,6 +201,26 @@ export class Client implements AsyncDisposable {
   [Symbol.asyncDispose](): Promise<void> {
     return this.close();
   }
+}
+
+/**
+ * A signal that aborts when one of two does, until `quiet`. `AbortSignal.any` would leave something behind
+ * at a signal that outlives many calls.
+ */
+function either(lost: AbortSignal, own: AbortSignal | undefined): { signal: AbortSignal; quiet: () => void } {
+  if (own === undefined) return { signal: lost, quiet: () => {} };
+  const controller = new AbortController();
+  const quiet = [lost, own].map((signal) => {
+    const abort = (): void => controller.abort(signal.reason);
+    if (signal.aborted) abort();
+    return onAbort(signal, abort);
+  });
+  return {
+    signal: controller.signal,
+    quiet: () => {
+      for (const q of quiet) q();
+    },
+  };
 }
 
 let pool = Buffer.alloc(0);

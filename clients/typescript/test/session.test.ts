@@ -1,5 +1,6 @@
 // The client against a scripted server: orders that a real broker rarely takes.
 import assert from "node:assert/strict";
+import { getEventListeners } from "node:events";
 import { afterEach, beforeEach, test } from "node:test";
 import { inspect } from "node:util";
 import * as latchkey from "../src/index.js";
@@ -629,6 +630,22 @@ test("do tells its body of the loss, and rejects with it", async () => {
   const error = (await doing.catch((e: unknown) => e)) as latchkey.LatchkeyError;
   assert.ok(error instanceof latchkey.ExpiredError);
   assert.equal((error.cause as Error).message, "half done");
+});
+
+test("do leaves nothing at a signal that outlives it", async () => {
+  const { client, peer } = await server.client();
+  const long = new AbortController();
+  let seen: AbortSignal | undefined;
+  const doing = client.do("a", { signal: long.signal }, (_hold, signal) => {
+    seen = signal;
+  });
+  peer.grant(await peer.next("acquire"));
+  const release = await peer.next("release");
+  peer.send({ n: release.n, ok: true, id: release.id, key: "a", token: 17 });
+  await within("do is done", doing);
+  assert.equal(getEventListeners(long.signal, "abort").length, 0);
+  long.abort();
+  assert.equal(seen?.aborted, false);
 });
 
 test("await using releases at the end of the scope", async () => {
