@@ -382,3 +382,22 @@ func TestOutcomes(t *testing.T) {
 		t.Error(DefaultRules())
 	}
 }
+
+// TestFlightOfTheBlindTime: what was asked before the process heard of invalidations may be older than one that it never
+// heard of, and is not for reads that begin when it hears of them again.
+func TestFlightOfTheBlindTime(t *testing.T) {
+	one, two := item(1), item(2)
+	b := newBench(t, nil)
+	first := b.want(b.f.Read(b.now, 1, "k", 0), DoAsk)
+	b.meet()
+	second := b.want(b.f.Read(b.now, 2, "k", 0), DoAsk)
+	b.want(b.f.Read(b.now, 3, "k", 0)) // joins the second
+	old := b.want(b.f.Answered(b.now, first.Op, Answer{State: Hit, Item: &one, Times: good}, nil), DoServe)
+	if len(old.Reads) != 1 || old.Reads[0] != 1 {
+		t.Errorf("what was asked while blind goes to %v", old.Reads)
+	}
+	now := b.want(b.f.Answered(b.now, second.Op, Answer{State: Hit, Item: &two, Times: good}, nil), DoServe)
+	if len(now.Reads) != 2 {
+		t.Errorf("what was asked since goes to %v", now.Reads)
+	}
+}

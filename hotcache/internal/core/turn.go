@@ -29,20 +29,16 @@ func (f *Front) takeTurn(now time.Duration, fl *flight) {
 		fl.turn = waitsForTurn
 		f.turns = append(f.turns, fl)
 	default:
-		f.shed(now, fl)
+		f.shed(fl)
 		return
 	}
 	f.at(now+f.set.LeaseTTL/3, fl, timerRenew)
 }
 
-// shed gives a lease back: another process may have a turn for it. What is good still is refreshed a little later, or those
-// who read it would be told to at once.
-func (f *Front) shed(now time.Duration, fl *flight) {
-	why, pause := "", time.Duration(0)
-	if left := fl.times.Hard - (now - fl.since); left > 0 {
-		why, pause = ErrOverloaded.Error(), min(f.set.FirstPause, left)
-	}
-	f.do(Action{Do: DoFail, Node: fl.home, Key: fl.key, Token: fl.token, Why: why, Pause: pause})
+// shed gives a lease back: another process may have a turn for it. It tells nobody that a load failed, or those who need
+// one, and may have it where they are, would not try.
+func (f *Front) shed(fl *flight) {
+	f.do(Action{Do: DoFail, Node: fl.home, Key: fl.key, Token: fl.token})
 	if !f.serveStale(fl, StaleOnError, f.set.StaleOnError) {
 		f.fail(fl, Shed, ErrOverloaded)
 	}
