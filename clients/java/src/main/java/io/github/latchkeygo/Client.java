@@ -231,7 +231,8 @@ public final class Client implements AutoCloseable {
         });
     out.whenComplete(
         (hold, failure) -> {
-          if (failure != null) session.abandon(call);
+          boolean granted = failure == null && hold != null && hold == call.granted.getNow(null);
+          if (!granted) session.abandon(call);
         });
     return out;
   }

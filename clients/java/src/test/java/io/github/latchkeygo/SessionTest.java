@@ -228,12 +228,16 @@ final class SessionTest {
   }
 
   @Test
-  void aFutureThatTimesOutTakesTheRequestBack() throws Exception {
+  void aFutureThatIsCompletedOtherwiseTakesTheRequestBack() throws Exception {
     Connected c = server.client();
     CompletableFuture<Hold> acquiring = c.client().acquireAsync("a", PLAIN);
     Map<String, Object> f = c.peer().next("acquire");
     acquiring.completeExceptionally(new java.util.concurrent.TimeoutException());
     assertEquals(f.get("id"), c.peer().next("cancel").get("id"));
+    CompletableFuture<Hold> other = c.client().acquireAsync("b", PLAIN);
+    Map<String, Object> g = c.peer().next("acquire");
+    other.complete(null); // as completeOnTimeout does
+    assertEquals(g.get("id"), c.peer().next("cancel").get("id"));
   }
 
   @Test
