@@ -179,6 +179,12 @@ impl Fields {
         self.key.as_deref().or_else(|| self.keys.as_ref()?.first().map(String::as_str))
     }
 
+    /// Whether these are the keys, in any order.
+    pub fn same_keys(&self, keys: &[String]) -> bool {
+        let asked = self.keys.as_deref().or_else(|| self.key.as_ref().map(std::slice::from_ref)).unwrap_or_default();
+        asked.len() == keys.len() && asked.iter().all(|key| keys.contains(key))
+    }
+
     pub fn set_mode(&mut self, mode: Mode) {
         (self.mode, self.max) = match mode {
             Mode::Exclusive => (None, None),
@@ -347,8 +353,10 @@ fn check_number(name: &str, value: Option<u32>, most: u32, limit: &str) -> Resul
 pub(crate) fn check_frame(op: Op, fields: &Fields) -> Result<()> {
     let mut frame = Vec::new();
     encode(&mut frame, TWO_TO_53, op, fields);
-    if frame.len() > MAX_REQUEST_BYTES {
-        let reason = format!("the request is more than {MAX_REQUEST_BYTES} bytes as a frame (MaxFrame)");
+    // The rest is for the age that it has when it is sent again.
+    let most = MAX_REQUEST_BYTES - 64;
+    if frame.len() > most {
+        let reason = format!("the request is more than {most} bytes as a frame (MaxFrame)");
         return Err(Error::refused(reason).about(op.name(), None));
     }
     Ok(())

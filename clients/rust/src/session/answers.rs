@@ -80,6 +80,9 @@ impl Session {
         if call.fields.id.as_deref() != Some(&*grant.id) {
             return Err(Error::breach("a grant names another id than the request"));
         }
+        if !call.fields.same_keys(&grant.keys) {
+            return Err(Error::breach("a grant names other keys than the request"));
+        }
         if call.abandoned {
             return Ok(()); // it crossed the cancel, which releases it
         }

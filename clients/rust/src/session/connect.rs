@@ -143,6 +143,9 @@ impl Session {
         if opened.session.is_empty() {
             return Err(Error::breach("the answer to open names no session"));
         }
+        if greeting.resume && opened.session != self.id {
+            return Err(Error::breach("the answer to a resume names another session"));
+        }
         let mut leases = greeting.parts;
         for part in &mut leases {
             part.elapsed = opened.elapsed;

@@ -532,3 +532,60 @@ fn nothing_breaks_whatever_the_broker_says() {
         }
     }
 }
+
+#[test]
+fn a_grant_of_something_else_than_was_asked_for_is_none() {
+    let mut rig = Rig::open(3000);
+    let (_, mut rx) = rig.acquire(&["a", "b"], options());
+    for other in [json!(["a", "c"]), json!(["a"])] {
+        let mut asked = rig.one();
+        asked["keys"] = other;
+        rig.grant(&asked, 5);
+        assert!(!rig.s.connected());
+        rig.reconnect();
+        rig.greet(json!({"session": "S1", "grace": 2940, "leases": []}));
+    }
+    let mut asked = rig.one();
+    asked["keys"] = json!(["b", "a"]);
+    rig.grant(&asked, 6);
+    assert_eq!(&*rx.try_recv().unwrap().unwrap().tokens, [Some(6), Some(7)]);
+}
+
+#[test]
+fn another_session_than_the_one_resumed_vouches_for_nothing() {
+    let mut rig = Rig::open(3000);
+    let hold = rig.held(&["a"], options());
+    rig.cut();
+    rig.reconnect();
+    rig.greet(json!({"session": "S2", "grace": 2940, "leases": [lease(&hold)]}));
+    assert!(!rig.s.connected());
+    rig.reconnect();
+    let open = rig.greet(json!({"session": "S1", "grace": 2940, "leases": [lease(&hold)]}));
+    assert_eq!(open["resume"], "S1");
+    assert!(rig.s.connected() && rig.s.look(hold.n).ended.is_none());
+}
+
+#[test]
+fn a_request_that_just_fits_a_frame_can_be_sent_again() {
+    let mut rig = Rig::open(3000);
+    let mut keys: Vec<String> = (10..52).map(|i| "\u{1}".repeat(256) + &i.to_string()).collect();
+    keys.extend(["x".repeat(400), String::new()]);
+    let mut fitted = 0;
+    for size in 200..340 {
+        keys[43] = "y".repeat(size);
+        let names: Vec<&str> = keys.iter().map(String::as_str).collect();
+        let (fields, asks, _) = options().split(names.into()).unwrap();
+        let (tx, _rx) = tokio::sync::oneshot::channel();
+        if rig.s.acquire(fields, asks, tx).is_err() {
+            break;
+        }
+        fitted += 1;
+    }
+    assert!(fitted > 0 && fitted < 140, "{fitted}");
+    rig.cut();
+    rig.s.now += from_ms(10_000_000_000);
+    rig.reconnect();
+    rig.greet(json!({"session": "S1", "grace": 2940, "leases": []}));
+    let out = std::mem::take(&mut rig.s.out);
+    assert!(out.split(|&byte| byte == b'\n').all(|line| line.len() <= 65_536));
+}
