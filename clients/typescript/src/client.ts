@@ -3,9 +3,10 @@
 import { randomBytes } from "node:crypto";
 import { hostname } from "node:os";
 import { onAbort } from "./abort.js";
+import { declaring, inside } from "./around.js";
 import { type Clock, systemClock } from "./clock.js";
-import { FencingUnknown, type LatchkeyError, makeError, refuse } from "./errors.js";
-import { Hold, ttlFields } from "./hold.js";
+import { FencingUnknown, type LossError, makeLoss, refuse } from "./errors.js";
+import { type Hold, ttlFields } from "./hold.js";
 import { DEFAULT_CONNECT_TIMEOUT, DEFAULT_GRACE, DEFAULT_WATCH_BUFFER, MAX_LABEL_BYTES } from "./limits.js";
 import { parseAddress } from "./link.js";
 import type {
@@ -128,6 +129,9 @@ export class Client implements AsyncDisposable {
    * happens. The signal that `fn` gets aborts when the lease is lost, and when `options.signal` does;
    * `fn` must then end.
    *
+   * What is asked for inside of `fn`, by any client, declares the hold, so that asking for its key
+   * again is a `DeadlockError` rather than a wait for oneself.
+   *
    * Resolves with what `fn` returned if the lease was held throughout. If it was lost meanwhile it
    * rejects with the loss, whose `cause` is what `fn` threw, if that was something else.
    */
@@ -150,7 +154,7 @@ export class Client implements AsyncDisposable {
     let failure: { error: unknown } | undefined;
     let result: T | undefined;
     try {
-      result = await fn(hold, signal);
+      result = await inside(hold, () => fn(hold, signal));
     } catch (error) {
       failure = { error };
     }
@@ -240,9 +244,11 @@ function acquireFields(keys: string | readonly string[], o: AcquireOptions): Fie
   if (typeof keys !== "string" && !Array.isArray(keys)) {
     throw refuse("the key must be a string, or an array of strings for several", { op: "acquire" });
   }
+  const id = o.id ?? randomId();
+  const declared = declaring(o.declared, id);
   const single = typeof keys === "string" ? keys : keys.length === 1 ? (keys as string[])[0] : undefined;
   return {
-    id: o.id ?? randomId(),
+    id,
     ...(single === undefined ? { keys: [...keys] } : { key: single }),
     mode: o.mode,
     max: o.max,
@@ -254,14 +260,14 @@ function acquireFields(keys: string | readonly string[], o: AcquireOptions): Fie
     lock_delay: o.lockDelay || undefined,
     detach: o.detach,
     label: o.label || undefined,
-    declared: o.declared?.length ? o.declared.map((d) => (d instanceof Hold ? d.id : d)) : undefined,
+    declared: declared.length > 0 ? declared : undefined,
   };
 }
 
-function lossOf(lost: LatchkeyError, failure: { error: unknown } | undefined): LatchkeyError {
+function lossOf(lost: LossError, failure: { error: unknown } | undefined): LossError {
   const error = failure?.error;
   if (error === undefined || error === lost || (error instanceof Error && error.cause === lost)) return lost;
-  return makeError(lost.code, { op: lost.op, key: lost.key, reason: lost.reason, cause: error });
+  return makeLoss(lost.code, { op: lost.op, key: lost.key, reason: lost.reason, cause: error });
 }
 
 /** @internal */

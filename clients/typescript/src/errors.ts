@@ -81,15 +81,18 @@ function render(code: string, d: ErrorDetails): string {
   text += code.replaceAll("_", " ");
   if (d.reason) text += `: ${d.reason}`;
   if (d.holders?.length) text += `: held by ${d.holders.map(renderHolder).join("; ")}`;
-  if (d.cycle?.length) {
+  if (d.cycle?.length === 1) text += `: you already hold this key: ${JSON.stringify(d.cycle[0]?.key)}`;
+  else if (d.cycle?.length) {
     text += `: ${d.cycle.map((w) => `${w.who} waits for ${JSON.stringify(w.key)}`).join(", ")}`;
   }
   return text;
 }
 
 function renderHolder(h: Holder): string {
-  let who = h.session || h.host || "an unnamed session";
+  let who = h.session || "an unnamed session";
   if (h.label) who += ` (${h.label})`;
+  if (h.host) who += ` on ${h.host}`;
+  if (h.pid) who += ` pid ${h.pid}`;
   if (h.since) who += ` for ${h.since} ms`;
   return h.remaining === undefined ? `${who}, never expires` : `${who}, ${h.remaining} ms left`;
 }
@@ -102,10 +105,7 @@ export class OutcomeError extends LatchkeyError {
 export class MistakeError extends LatchkeyError {
   readonly kind = "mistake";
 }
-/**
- * A hold was lost. Whoever has it must stop. A hold that another session released by its id ends with
- * a {@link NotHeldError} instead, and that of a closed client with a {@link ClosedError}.
- */
+/** A hold was lost. Whoever has it must stop. */
 export class LossError extends LatchkeyError {
   readonly kind = "loss";
 }
@@ -146,6 +146,10 @@ export class ForcedError extends LossError {}
 export class SessionLostError extends LossError {}
 /** `service_gone`: nothing was confirmed by the broker up to this client's own deadline. */
 export class ServiceGoneError extends LossError {}
+/** `not_held` while it was held: another session released the hold by its id. */
+export class HoldReleasedError extends LossError {}
+/** `closed` while it was held: the client of the hold was closed. */
+export class HoldClosedError extends LossError {}
 /** `unavailable`: the broker cannot serve this now, or cannot be reached. */
 export class UnavailableError extends RetryError {}
 /** `closed`: the client was closed, or the broker shuts down. */
@@ -193,6 +197,22 @@ const classes: ReadonlyMap<string, ErrorClass> = new Map<string, ErrorClass>([
 /** Makes the error of a code; one that is not known becomes an {@link InternalError} of that name. */
 export function makeError(code: string, details: ErrorDetails = {}): LatchkeyError {
   return new (classes.get(code) ?? InternalError)(code, details);
+}
+
+type LossClass = new (code: string, details?: ErrorDetails) => LossError;
+
+const losses: ReadonlyMap<string, LossClass> = new Map<string, LossClass>([
+  ["not_held", HoldReleasedError],
+  ["expired", ExpiredError],
+  ["forced", ForcedError],
+  ["session_lost", SessionLostError],
+  ["service_gone", ServiceGoneError],
+  ["closed", HoldClosedError],
+]);
+
+/** Makes the error of the end of a hold: a {@link LossError}, whatever its code. */
+export function makeLoss(code: string, details: ErrorDetails = {}): LossError {
+  return new (losses.get(code) ?? LossError)(code, details);
 }
 
 /** Makes a {@link RefusedError}. */

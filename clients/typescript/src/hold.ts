@@ -3,7 +3,16 @@
 import { setMaxListeners } from "node:events";
 import { Alarm, type Clock } from "./clock.js";
 import { type Grant, leaseDeadline, safeUntil } from "./deadlines.js";
-import { codeOf, FencingUnknown, type LatchkeyError, makeError, refuse, UnavailableError } from "./errors.js";
+import {
+  codeOf,
+  FencingUnknown,
+  type LatchkeyError,
+  type LossError,
+  makeError,
+  makeLoss,
+  refuse,
+  UnavailableError,
+} from "./errors.js";
 import { DEFAULT_TTL, MIN_TTL, RELEASE_WAIT } from "./limits.js";
 import type { Fields, Op } from "./request.js";
 import { decodeGrant, type JsonObject } from "./wire.js";
@@ -59,7 +68,7 @@ export class Hold implements AsyncDisposable {
   readonly #renews: boolean;
   readonly #alarm: Alarm;
   #phase: Phase = "held";
-  #cause: LatchkeyError | undefined;
+  #cause: LossError | undefined;
   #controller: AbortController | undefined;
   #until = 0; // of the lease, or what was safe when it was lost
   #ttl = 0;
@@ -134,9 +143,7 @@ export class Hold implements AsyncDisposable {
   }
 
   /**
-   * Aborts when the hold is lost, with why as its reason: a {@link LossError}, a `NotHeldError` when
-   * another session released it by its id, or a `ClosedError` when the client was closed. It does not
-   * abort on `release`.
+   * Aborts when the hold is lost, with why as its reason: a `LossError`. It does not abort on `release`.
    */
   get signal(): AbortSignal {
     if (this.#controller === undefined) {
@@ -148,7 +155,7 @@ export class Hold implements AsyncDisposable {
   }
 
   /** Why the hold was lost, and undefined while it was not. It does not look at the clock. */
-  get lost(): LatchkeyError | undefined {
+  get lost(): LossError | undefined {
     return this.#cause;
   }
 
@@ -263,6 +270,11 @@ export class Hold implements AsyncDisposable {
     try {
       await Promise.race([releasing, late]);
     } catch (error) {
+      const code = codeOf(error);
+      if (this.#cause === undefined && (code === "not_held" || code === "over")) {
+        const reason = "the broker did not know the hold any more when it was released";
+        this.#cause = makeLoss("expired", { op: "release", key: this.key, reason, cause: error });
+      }
       // What was done under the lease was done under it, also when its release is not confirmed.
       if (this.#cause === undefined) this.#host.unconfirmed(this, error);
     } finally {
@@ -272,6 +284,11 @@ export class Hold implements AsyncDisposable {
   }
 
   // What follows is for the session.
+
+  /** @internal Whether it is not known to have ended. It does not look at the clock. */
+  get keeps(): boolean {
+    return this.#phase === "held";
+  }
 
   /** @internal Starts the watch over the hold, once the session knows it. */
   arm(): void {
@@ -288,15 +305,15 @@ export class Hold implements AsyncDisposable {
     const details = { op: "hold", key: this.key };
     if (this.#failures > 0 || this.#sentAt !== undefined || now < this.#until) {
       const reason = "not confirmed by the broker up to its deadline";
-      this.lose(makeError("service_gone", { ...details, reason, cause: this.#trouble }));
+      this.lose(makeLoss("service_gone", { ...details, reason, cause: this.#trouble }));
       return;
     }
     const reason = "its deadline passed: it was not renewed, reached its longest hold, or this process stood still";
-    this.lose(makeError("expired", { ...details, reason }));
+    this.lose(makeLoss("expired", { ...details, reason }));
   }
 
   /** @internal Ends the hold from the broker's side, or by the clock. */
-  lose(cause: LatchkeyError): void {
+  lose(cause: LossError): void {
     if (this.#phase !== "held") return;
     this.#until = this.safeUntil;
     this.#phase = "lost";
@@ -384,7 +401,7 @@ export class Hold implements AsyncDisposable {
     const lost = code === "not_held" || code === "over" ? "expired" : code;
     if (lost !== "expired" && lost !== "forced" && lost !== "session_lost") return;
     const reason = "the broker does not know the hold any more";
-    this.lose(makeError(lost, { op: "hold", key: this.key, reason, cause: error }));
+    this.lose(makeLoss(lost, { op: "hold", key: this.key, reason, cause: error }));
   }
 }
 

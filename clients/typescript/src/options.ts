@@ -59,7 +59,10 @@ export interface AcquireOptions {
   lockDelay?: number | undefined;
   /** The hold outlives its session, until its ttl. */
   detach?: boolean | undefined;
-  /** Holds that will not be released before this request is answered, for finding deadlocks. */
+  /**
+   * Holds that will not be released before this request is answered, for finding deadlocks. Those of
+   * the calls of `do` around this one are added.
+   */
   declared?: readonly (string | Hold)[] | undefined;
   /** Names the request and the hold; random when absent. Whoever knows it can release the hold. */
   id?: string | undefined;

@@ -6,7 +6,7 @@ import { Calls } from "./calls.js";
 import { Alarm, type Clock } from "./clock.js";
 import { type Break, Connector, type ConnectorOwner, FOULS, type Opening } from "./connector.js";
 import { type Grant, sessionDeadline } from "./deadlines.js";
-import { describe, type LatchkeyError, makeError, refuse } from "./errors.js";
+import { describe, type LatchkeyError, makeError, makeLoss, refuse } from "./errors.js";
 import { type Answer, Hold, type HoldHost } from "./hold.js";
 import { CANCEL_WAIT, MAX_WATCHES } from "./limits.js";
 import { type Link, type Target, unavailable } from "./link.js";
@@ -231,7 +231,7 @@ export class Session implements ConnectorOwner, HoldHost {
     const reason = "the broker ended the session";
     for (const call of this.#calls.all()) this.#loseCall(call);
     for (const hold of [...this.#holds.values()]) {
-      if (!hold.detached) hold.lose(makeError("session_lost", { op: "hold", key: hold.key, reason }));
+      if (!hold.detached) hold.lose(makeLoss("session_lost", { op: "hold", key: hold.key, reason }));
     }
   }
 
@@ -278,7 +278,7 @@ export class Session implements ConnectorOwner, HoldHost {
         continue;
       }
       const reason = "it ended while the connection was broken";
-      hold.lose(makeError("forced", { op: "hold", key: hold.key, reason }));
+      hold.lose(makeLoss("forced", { op: "hold", key: hold.key, reason }));
     }
     for (const id of listed.keys()) if (!wanted.has(id)) this.#calls.ours("release", { id });
   }
@@ -534,7 +534,7 @@ export class Session implements ConnectorOwner, HoldHost {
     const code = text(body, "lost");
     const by = text(body, "by");
     const reason = noticeReasons.get(code) ?? "the broker ended it";
-    hold.lose(makeError(code, { op: "hold", key: key || hold.key, reason: by ? `${reason}: ${by}` : reason }));
+    hold.lose(makeLoss(code, { op: "hold", key: key || hold.key, reason: by ? `${reason}: ${by}` : reason }));
   }
 
   /** The broker's word that the session is gone; the next one gets a connection of its own. */
@@ -625,7 +625,7 @@ export class Session implements ConnectorOwner, HoldHost {
     this.#clearAlarms();
     for (const hold of [...this.#holds.values()]) {
       const reason = "the client was closed";
-      hold.lose(makeError("closed", { op: "hold", key: hold.key, reason }));
+      hold.lose(makeLoss("closed", { op: "hold", key: hold.key, reason }));
     }
     for (const call of this.#calls.all()) {
       const lasting = call.sent !== undefined && call.op === "acquire" && call.fields.detach;

@@ -102,6 +102,12 @@ test("deadlocks of declared holds are refused, and name the cycle", () =>
     await y.release();
     await (await waits.grant).release();
     await x.release();
+    // A do in a do on the same key would wait for itself.
+    const alone = a.do("k", () => b.do("k", { ttl: "forever" }, () => assert.fail("it has the key twice")));
+    await assert.rejects(within("a do in a do", alone), (e) => {
+      assert.ok(e instanceof latchkey.DeadlockError && e.message.includes('you already hold this key: "k"'), String(e));
+      return true;
+    });
   }));
 
 test("cancel leaves nothing, and a sight of it", () =>
@@ -153,6 +159,11 @@ test("a broker with a directory that is killed and started again: holds and plac
     await until("the client has noticed", () => !a.connected && !b.connected);
     await broker.start();
     await until("both sessions are resumed", () => a.connected && b.connected);
+    // Each is sent again on a connection of its own; before both are there, the key goes to whoever is.
+    await until("both wait again", async () => {
+      const [state] = (await a.list({ key: "k" })).keys;
+      return state?.waiters.length === 2 && state.waiters.every((w) => !w.broken);
+    });
     assert.ok(hold.isSafe);
     await hold.release();
     const next = await within("the second grant", second.grant);

@@ -632,6 +632,85 @@ test("do tells its body of the loss, and rejects with it", async () => {
   assert.equal((error.cause as Error).message, "half done");
 });
 
+test("whatever ends a hold while it is held is a LossError, in do and at a signal", async () => {
+  const { client, peer } = await server.client();
+  const released = client.do("a", async (hold) => {
+    peer.send({ lost: "not_held", id: hold.id, key: "a", token: 17 });
+    await aborted(hold);
+    assert.ok(hold.lost instanceof latchkey.HoldReleasedError && hold.lost.kind === "loss");
+    assert.throws(() => hold.check(), latchkey.LossError);
+    throw new Error("half done");
+  });
+  peer.grant(await peer.next("acquire"));
+  const frame = await peer.next("release");
+  peer.send({ n: frame.n, ok: false, code: "not_held", op: "release" });
+  assert.equal(await fails(released, latchkey.HoldReleasedError), "not_held");
+  const strange = await held(peer, client.acquire("b"));
+  peer.send({ lost: "preempted", id: strange.id, key: "b", token: 17 });
+  assert.ok((await aborted(strange)) instanceof latchkey.LossError);
+  assert.equal(strange.lost?.code, "preempted");
+  // Nobody tells of the end; only the release finds out.
+  const silent = client.do("c", () => 1);
+  peer.grant(await peer.next("acquire"));
+  const last = await peer.next("release");
+  peer.send({ n: last.n, ok: false, code: "not_held", op: "release" });
+  assert.equal(await fails(silent, latchkey.LossError), "expired");
+  const closed = client.do("d", async (hold) => {
+    void client.close();
+    await aborted(hold);
+  });
+  peer.grant(await peer.next("acquire"));
+  assert.equal(await fails(closed, latchkey.HoldClosedError), "closed");
+});
+
+test("requests inside of do declare its hold, as long as it is held", async () => {
+  const { client, peer } = await server.client();
+  const { client: other, peer: peer2 } = await server.client();
+  const outer = client.do("a", async (hold) => {
+    const inner = client.do("b", { declared: ["x", hold] }, async (second) => {
+      const third = other.acquire("c");
+      const asked = await peer2.next("acquire");
+      assert.deepEqual(asked.declared, [hold.id, second.id]);
+      peer2.send({
+        n: asked.n,
+        ok: false,
+        code: "deadlock",
+        op: "acquire",
+        key: "c",
+        cycle: [{ who: "cron on vm pid 7", key: "c" }],
+      });
+      const error = (await third.catch((e: unknown) => e)) as latchkey.DeadlockError;
+      assert.ok(error instanceof latchkey.DeadlockError);
+      assert.equal(error.message, 'acquire "c": deadlock: you already hold this key: "c"');
+    });
+    const asked = await peer.next("acquire");
+    assert.deepEqual(asked.declared, ["x", hold.id]);
+    peer.grant(asked);
+    const release = await peer.next("release");
+    peer.send({ n: release.n, ok: true, id: release.id, key: "b", token: 17 });
+    await inner;
+    const releasing = hold.release();
+    const frame = await peer.next("release");
+    peer.send({ n: frame.n, ok: true, id: hold.id, key: "a", token: 17 });
+    await releasing;
+    void client.acquire("d").catch(() => {});
+    assert.equal((await peer.next("acquire")).declared, undefined);
+  });
+  const first = await peer.next("acquire");
+  assert.equal(first.declared, undefined);
+  peer.grant(first);
+  await within("do is done", outer);
+});
+
+test("an error says who is in the way, and where", async () => {
+  const { client, peer } = await server.client();
+  const acquiring = client.acquire("a", { try: true });
+  const frame = await peer.next("acquire");
+  const holder = { session: "cron", label: "nightly", host: "vm", pid: 23827, mode: "exclusive", since: 5 };
+  peer.send({ n: frame.n, ok: false, code: "busy", op: "acquire", key: "a", holders: [{ ...holder, remaining: 7 }] });
+  await assert.rejects(acquiring, /held by cron \(nightly\) on vm pid 23827 for 5 ms, 7 ms left/);
+});
+
 test("do leaves nothing at a signal that outlives it", async () => {
   const { client, peer } = await server.client();
   const long = new AbortController();
