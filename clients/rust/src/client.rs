@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use tokio::sync::oneshot;
 
+use crate::around;
 use crate::clock::{self, micros};
 use crate::driver::{drive, Shared, Target};
 use crate::error::{Code, Error};
@@ -100,7 +101,8 @@ impl Client {
     /// # Errors
     /// `busy`, `timeout`, `cancelled`, `deadlock`, `refused`, `over`, `unavailable`, `closed`, or
     /// `unknown` when the outcome cannot be known.
-    pub async fn acquire(&self, keys: impl Into<Keys>, options: AcquireOptions) -> Result<Hold> {
+    pub async fn acquire(&self, keys: impl Into<Keys>, mut options: AcquireOptions) -> Result<Hold> {
+        around::declare(&mut options);
         let (fields, asks, cancel) = options.split(keys.into()).map_err(|e| e.about("acquire", None))?;
         if cancel.as_ref().is_some_and(|cancel| cancel.is_cancelled()) {
             let error = Error::new(Code::Cancelled, "the caller gave up; nothing is held or queued");
@@ -125,6 +127,9 @@ impl Client {
     /// Waits for a lease, runs `body` while it is held, and releases it when that is done, whatever
     /// happens. When the lease is lost meanwhile, `body` is dropped where it waits.
     ///
+    /// What is asked for inside of `body`, by any client, declares the hold, so that asking for its key
+    /// again is a `deadlock` rather than a wait for oneself.
+    ///
     /// What `body` spawns is not dropped with it: such work should watch [`Hold::lost`]. Work that blocks
     /// should call [`Hold::check`] before each step.
     ///
@@ -138,7 +143,7 @@ impl Client {
         let hold = Arc::new(self.acquire(keys, options).await?);
         let lost = hold.lost();
         let result = {
-            let body = pin!(body(hold.clone()));
+            let body = pin!(around::inside(&hold, body(hold.clone())));
             tokio::select! {
                 biased;
                 () = lost.cancelled() => None,
@@ -146,11 +151,16 @@ impl Client {
             }
         };
         // What is not confirmed ends with its ttl or session.
-        let _ = tokio::time::timeout(RELEASE_WAIT, hold.release()).await;
-        match (hold.loss(), result) {
-            (None, Some(result)) => Ok(result),
-            (Some(loss), _) => Err(loss),
-            (None, None) => Err(Error::closed().about("hold", Some(hold.key()))),
+        let released = tokio::time::timeout(RELEASE_WAIT, hold.release()).await;
+        match (hold.loss(), released, result) {
+            (Some(loss), ..) => Err(loss),
+            (None, Ok(Err(error)), _) if matches!(error.code(), Code::NotHeld | Code::Over) => {
+                let reason = "the broker did not know the hold any more when it was released";
+                let loss = Error::new(Code::Expired, reason).with_cause(Some(error)).into_loss();
+                Err(loss.about("release", Some(hold.key())))
+            }
+            (None, _, Some(result)) => Ok(result),
+            (None, _, None) => Err(Error::closed().into_loss().about("hold", Some(hold.key()))),
         }
     }
 

@@ -144,6 +144,8 @@ struct Inner {
     holders: Vec<Holder>,
     cycle: Vec<Waits>,
     cause: Option<Error>,
+    /// It ended a hold, whatever its code says by itself.
+    loss: bool,
 }
 
 /// The result of the calls of this crate.
@@ -160,6 +162,7 @@ impl Error {
             holders: Vec::new(),
             cycle: Vec::new(),
             cause: None,
+            loss: false,
         }))
     }
 
@@ -195,6 +198,11 @@ impl Error {
         self.edit(|inner| inner.cause = cause)
     }
 
+    /// Makes it the end of a hold.
+    pub(crate) fn into_loss(self) -> Error {
+        self.edit(|inner| inner.loss = true)
+    }
+
     /// Says who attempted what, where that is not said yet.
     pub(crate) fn about(self, op: &'static str, key: Option<&str>) -> Error {
         if self.0.op.is_some() && (self.0.key.is_some() || key.is_none()) {
@@ -213,13 +221,18 @@ impl Error {
         &self.0.code
     }
 
-    /// What it is about: an outcome, a loss, something worth another try …
+    /// What it is about: an outcome, a loss, something worth another try … It is that of the code,
+    /// but for what ended a hold, which is a loss also with [`Code::NotHeld`], released by its id from
+    /// elsewhere, and [`Code::Closed`], when its client was closed.
     pub fn kind(&self) -> Kind {
-        self.0.code.kind()
+        if self.0.loss {
+            Kind::Loss
+        } else {
+            self.0.code.kind()
+        }
     }
 
-    /// Whether a hold was lost, so that whoever has it must stop. It is false for the two ends that
-    /// somebody wished: [`Code::NotHeld`], released by its id from elsewhere, and [`Code::Closed`].
+    /// Whether a hold was lost, so that whoever has it must stop.
     pub fn is_loss(&self) -> bool {
         self.kind() == Kind::Loss
     }
@@ -267,6 +280,9 @@ impl fmt::Display for Error {
             f.write_str(if i == 0 { ": held by " } else { "; " })?;
             show_holder(holder, f)?;
         }
+        if let [alone] = &*e.cycle {
+            return write!(f, ": you already hold this key: {:?}", alone.key);
+        }
         for (i, edge) in e.cycle.iter().enumerate() {
             f.write_str(if i == 0 { ": " } else { ", " })?;
             write!(f, "{} waits for {:?}", edge.who, edge.key)?;
@@ -276,10 +292,16 @@ impl fmt::Display for Error {
 }
 
 fn show_holder(h: &Holder, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-    let named = h.session.as_deref().or(h.host.as_deref()).filter(|name| !name.is_empty());
+    let named = h.session.as_deref().filter(|name| !name.is_empty());
     f.write_str(named.unwrap_or("an unnamed session"))?;
     if let Some(label) = h.label.as_deref().filter(|label| !label.is_empty()) {
         write!(f, " ({label})")?;
+    }
+    if let Some(host) = h.host.as_deref().filter(|host| !host.is_empty()) {
+        write!(f, " on {host}")?;
+    }
+    if let Some(pid) = h.pid.filter(|&pid| pid > 0) {
+        write!(f, " pid {pid}")?;
     }
     if h.since > Duration::ZERO {
         write!(f, " for {} ms", h.since.as_millis())?;

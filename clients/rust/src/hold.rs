@@ -89,7 +89,8 @@ impl Hold {
     }
 
     /// Cancelled when the hold is lost, with the cause in [`Hold::loss`]; also when the client is
-    /// closed. It is not cancelled by a release. Cancelling it yourself does not end the hold.
+    /// closed, or another session releases the hold by its id. It is not cancelled by a release.
+    /// Cancelling it yourself does not end the hold.
     pub fn lost(&self) -> CancellationToken {
         self.granted.lost.child_token()
     }
@@ -132,7 +133,7 @@ impl Hold {
     /// Like [`Hold::is_safe`], with the reason.
     ///
     /// # Errors
-    /// Why the hold has ended: a loss, `closed`, or `not_held` after a release.
+    /// Why the hold has ended: a loss, or `not_held` after a release.
     pub fn check(&self) -> Result<()> {
         self.look().ended.map_or(Ok(()), Err)
     }

@@ -8,6 +8,7 @@
 #![deny(missing_docs, unsafe_code)]
 #![warn(rust_2018_idioms)]
 
+mod around;
 mod client;
 mod clock;
 mod deadlines;

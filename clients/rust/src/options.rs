@@ -124,7 +124,8 @@ pub struct AcquireOptions {
     pub lock_delay: Duration,
     /// The hold outlives its session, until its ttl.
     pub detach: bool,
-    /// Ids of holds that will not be released before this request is answered, for finding deadlocks.
+    /// Ids of holds that will not be released before this request is answered, for finding deadlocks. Those
+    /// of the calls of [`run`](crate::Client::run) around it, in the same task, are added.
     pub declared: Vec<String>,
     /// Names the request and the hold; random when absent. Whoever knows it can release the hold.
     pub id: Option<String>,

@@ -244,6 +244,48 @@ async fn deadlocks_of_declared_holds_name_the_cycle() {
     assert_eq!(error.cycle().len(), 2, "{error}");
     drop(y);
     drop(waits.await.unwrap().unwrap());
+    // A run in a run on the same key would wait for itself.
+    let error = a
+        .run("k", options(), |outer| {
+            let (a, b) = (a.clone(), b.clone());
+            async move {
+                let other =
+                    b.run("l", options(), |_| async { a.run("k", options(), |_| async {}).await }).await.unwrap();
+                // What was released does not count, nor does what is begun in another task.
+                let (spawned, taken) = (b.clone(), a.clone());
+                let waits = tokio::spawn(async move { spawned.acquire("k", options()).await });
+                until("it waits", || async { waiting(&taken, "k").await == 1 }).await;
+                outer.release().await.unwrap();
+                drop(waits.await.unwrap().unwrap());
+                taken.run("k", options(), |_| async {}).await.unwrap();
+                other
+            }
+        })
+        .await
+        .unwrap()
+        .unwrap_err();
+    assert_eq!(*error.code(), Code::Deadlock);
+    assert!(error.to_string().contains("you already hold this key: \"k\""), "{error}");
+}
+
+#[tokio::test]
+async fn whatever_ends_a_hold_while_it_is_held_is_a_loss() {
+    let broker = Broker::start(false);
+    let (a, b) = (broker.client(10_000).await, broker.client(10_000).await);
+    let twice = AcquireOptions { wait: Wait::Try, ..options() };
+    let hold = a.acquire("busy", options()).await.unwrap();
+    let error = b.acquire("busy", twice).await.unwrap_err();
+    assert!(error.to_string().contains(&format!("pid {}", std::process::id())), "{error}");
+    assert!(!error.is_loss());
+    hold.release().await.unwrap();
+    assert!(!hold.check().unwrap_err().is_loss(), "a release is none");
+    let closed = b.run("k", options(), |_| async {
+        b.close().await;
+        std::future::pending::<()>().await;
+    });
+    let error = within("the loss", closed).await.unwrap_err();
+    assert!(*error.code() == Code::Closed && error.is_loss(), "{error}");
+    assert!(!b.acquire("k", options()).await.unwrap_err().is_loss());
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -347,7 +347,7 @@ impl Session {
         held.phase = Phase::Lost;
         // The session's end released it, and a closed client cannot ask.
         held.given = matches!(cause.code(), Code::SessionLost | Code::Closed);
-        held.cause = Some(cause);
+        held.cause = Some(cause.into_loss());
         let (id, lost) = (held.id.clone(), held.lost.clone());
         self.forget(n, &id);
         self.effects.push(Effect::Lost(lost));

@@ -112,7 +112,7 @@ fn notices_end_a_hold_at_once() {
         rig.send(json!({"lost": lost, "id": *hold.id, "key": "a", "token": 17, "by": "alice: stuck"}));
         let error = rig.s.loss(hold.n).unwrap();
         assert_eq!(error.code().name(), lost);
-        assert!(error.to_string().contains("alice: stuck"), "{error}");
+        assert!(error.is_loss() && error.to_string().contains("alice: stuck"), "{error}");
         assert!(hold.lost.is_cancelled());
         let mut release = rig.release(&hold);
         let frame = rig.one();
