@@ -1,5 +1,6 @@
 package io.github.latchkeygo;
 
+import java.util.List;
 import java.util.Map;
 import java.util.concurrent.CompletableFuture;
 
@@ -88,8 +89,13 @@ final class Call {
   /** The first key of the request, for errors. */
   String key() {
     if (hold != null) return hold.key();
-    if (fields.get("keys") instanceof java.util.List<?> keys) return (String) keys.get(0);
-    return (String) fields.getOrDefault("key", "");
+    return (String) keys().get(0);
+  }
+
+  /** The keys that it names. */
+  List<?> keys() {
+    if (fields.get("keys") instanceof List<?> keys) return keys;
+    return List.of(fields.getOrDefault("key", ""));
   }
 
   /** Ends an acquire for its caller. */

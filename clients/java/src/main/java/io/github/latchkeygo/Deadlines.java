@@ -41,7 +41,7 @@ final class Deadlines {
   /** Until when a lease is the holder's by its own time, when its request was sent then. */
   static long lease(long sent, Grant g) {
     if (g.remaining == NEVER) return NEVER;
-    return sent + (g.elapsed + g.remaining) * MILLI - margin(g.ttl);
+    return plus(sent, nanos(g.elapsed + g.remaining)) - margin(g.ttl);
   }
 
   /** Until when the session lives for certain, after an answered sign of life sent then. */
@@ -52,6 +52,11 @@ final class Deadlines {
   /** Up to when the holder may act. */
   static long safeUntil(long lease, long session, boolean detached) {
     return detached ? lease : Math.min(lease, session);
+  }
+
+  /** Milliseconds as nanoseconds, or the most that there is. */
+  static long nanos(long millis) {
+    return millis >= NEVER / MILLI ? NEVER : millis * MILLI;
   }
 
   /** Later by so much, and never without overflow. */

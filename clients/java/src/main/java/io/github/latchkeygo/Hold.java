@@ -32,6 +32,9 @@ public final class Hold implements AutoCloseable {
     RELEASED
   }
 
+  /** Between renewals of its own. */
+  private static final long LEAST_PAUSE = 10 * Deadlines.MILLI;
+
   private final Session session;
   private final AcquireOptions options;
   private final String id;
@@ -68,8 +71,8 @@ public final class Hold implements AutoCloseable {
     take(grant, sent);
     // From the deadline, not from now: the answer may be late.
     if (options.renew && ttl != Deadlines.NEVER) {
-      long end = sent + (grant.elapsed() + grant.remaining()) * Deadlines.MILLI;
-      renewAt = end - ttl * Deadlines.MILLI / 3 * 2;
+      long end = Deadlines.plus(sent, Deadlines.nanos(grant.elapsed() + grant.remaining()));
+      renewAt = end - Deadlines.nanos(ttl) / 3 * 2;
     }
   }
 
@@ -540,11 +543,14 @@ public final class Hold implements AutoCloseable {
     // What has passed is over, whatever the broker says now: nobody knows who held it meanwhile.
     sweep();
     if (phase != Phase.HELD) return;
+    Grant grant = Wire.grant(answer.body());
     failures = 0;
     trouble = null;
-    take(Wire.grant(answer.body()), answer.sent());
+    take(grant, answer.sent());
     boolean renews = options.renew && ttl != Deadlines.NEVER;
-    renewAt = renews ? answer.sent() + ttl * Deadlines.MILLI / 3 : Deadlines.NEVER;
+    long next = Deadlines.plus(answer.sent(), Deadlines.nanos(ttl) / 3);
+    // A broker that grants no time is not asked without a pause.
+    renewAt = renews ? Math.max(next, session.now() + LEAST_PAUSE) : Deadlines.NEVER;
     arm();
   }
 
@@ -622,7 +628,7 @@ public final class Hold implements AutoCloseable {
   private long pause(long left) {
     long wanted = Math.min(ttl / 30, 1000) * Deadlines.MILLI << Math.min(failures, 10);
     long longest = Math.min(patience(), left / 2);
-    long d = Math.max(Math.min(wanted, longest), 10 * Deadlines.MILLI);
+    long d = Math.max(Math.min(wanted, longest), LEAST_PAUSE);
     return d / 2 + ThreadLocalRandom.current().nextLong(d / 2);
   }
 }

@@ -10,6 +10,10 @@ final class Limits {
   static final int MAX_HOLDERS = 1000;
   static final int MAX_LISTED = 10_000;
   static final int MAX_REQUEST_BYTES = 65_536;
+
+  /** What is kept free in a frame for the age of a request that is sent again. */
+  static final int RESEND_ROOM = 64;
+
   static final int MAX_REPLY_BYTES = 1_048_576;
   static final int MAX_NESTING = 32;
   static final long MAX_INTEGER = (1L << 53) - 1;

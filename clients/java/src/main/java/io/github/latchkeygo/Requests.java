@@ -61,12 +61,15 @@ final class Requests {
     return out.append("}\n").toString();
   }
 
-  /** Refuses a frame that a server would close the connection for. */
-  static void checkFrame(String frame) {
-    if (frame.length() * 3 > Limits.MAX_REQUEST_BYTES
-        && frame.getBytes(StandardCharsets.UTF_8).length - 1 > Limits.MAX_REQUEST_BYTES) {
-      throw refuse(
-          "the request is more than " + Limits.MAX_REQUEST_BYTES + " bytes as a frame (MaxFrame)");
+  /**
+   * Refuses a frame that a server would close the connection for.
+   *
+   * @param room bytes by which it may grow when it is sent again
+   */
+  static void checkFrame(String frame, int room) {
+    int limit = Limits.MAX_REQUEST_BYTES - room;
+    if (frame.length() * 3 > limit && frame.getBytes(StandardCharsets.UTF_8).length - 1 > limit) {
+      throw refuse("the request is more than " + limit + " bytes as a frame (MaxFrame)");
     }
   }
 

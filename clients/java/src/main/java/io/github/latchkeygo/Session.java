@@ -68,6 +68,7 @@ final class Session implements Link.Owner {
   private boolean greetedBack; // the broker has said hello on this connection
   private Greeting greeting;
   private int greetFouls;
+  private int adrift; // resumes that were sent and not answered
   private long pauseNext;
   private LatchkeyException trouble; // why there is no connection
   private long patient; // until when calls that cannot wait are kept without one
@@ -240,8 +241,12 @@ final class Session implements Link.Owner {
     if (g == null || reply.n() != g.n) return;
     switch (reply.kind()) {
       case PART -> g.parts.addAll(Wire.leases(reply.body(), 0));
-      case OK -> install(from, g, reply.body());
+      case OK -> {
+        greeting = null;
+        install(from, g, reply.body());
+      }
       case FAILED -> {
+        greeting = null;
         LatchkeyException error = Wire.failure(reply.body());
         if (!g.resume || !error.code().equals("session_lost")) {
           from.fail(error);
@@ -258,6 +263,9 @@ final class Session implements Link.Owner {
   private void install(Link to, Greeting g, Map<String, Object> body) {
     String named = Wire.text(body, "session");
     if (named.isEmpty()) throw breach("the answer to open names no session");
+    if (g.resume && !named.equals(id)) {
+      throw breach("the answer to a resume names another session");
+    }
     long elapsed = Wire.whole(body, "elapsed", 0);
     List<Grant> leases = new ArrayList<>(Wire.leases(body, elapsed));
     for (Grant p : g.parts) {
@@ -272,14 +280,15 @@ final class Session implements Link.Owner {
               p.waited(),
               p.detached()));
     }
-    long granted = Wire.whole(body, "grace", grace);
+    long granted = Math.min(Wire.whole(body, "grace", grace), Limits.MAX_HOUR);
     boolean again = opened;
-    if (!g.resume) grace = granted;
+    if (!g.resume) {
+      grace = granted;
+      adrift = 0;
+    }
     id = named;
     opened = true;
-    ready = true;
     linkedAt = now();
-    greeting = null;
     greetFouls = 0;
     trouble = null;
     attempt.clear();
@@ -299,6 +308,7 @@ final class Session implements Link.Owner {
           "connected to the broker again" + (g.resume ? ", session resumed" : ""),
           null);
     }
+    ready = true; // what was added until now is sent by the next
     sendAgain(to, !g.resume);
     probe = null;
     pinger.set(now() + pingEvery());
@@ -310,6 +320,10 @@ final class Session implements Link.Owner {
   public void linkDown(Link from, LatchkeyException error) {
     if (from != link) return;
     boolean wasReady = ready;
+    boolean takenOver = error.code().equals("session_lost") && !id.isEmpty();
+    // A takeover, and a part of the answer, tell that the broker came to it.
+    if (greeting != null && greeting.resume && greeting.parts.isEmpty() && !takenOver) adrift++;
+    greeting = null;
     link = null;
     loop.use(null);
     ready = false;
@@ -332,9 +346,9 @@ final class Session implements Link.Owner {
     if (closing) return;
     trouble = error;
     boolean foul = error.code().equals("protocol");
-    if (wasReady) {
-      if (now() - linkedAt >= SETTLED_LIFE) pauseNext = 0;
-      broken(error, foul);
+    if (wasReady && now() - linkedAt >= SETTLED_LIFE) pauseNext = 0;
+    if (wasReady || takenOver) { // which may be told in place of the answer to the open
+      broken(error, foul, takenOver && !excuse());
     } else if (foul && ++greetFouls >= FOULS) {
       greetFouls = 0;
       for (Call call : new ArrayList<>(calls.values())) giveUp(call);
@@ -345,11 +359,22 @@ final class Session implements Link.Owner {
     attempt.set(now() + pause / 2 + ThreadLocalRandom.current().nextLong(pause / 2 + 1));
   }
 
+  /**
+   * Whether a takeover of the session may be of this side's own making: an open that was sent on a
+   * connection which was given up, and to which the broker came after a newer one. Each such open
+   * excuses one takeover, so that somebody else who has the id prevails in the end.
+   */
+  private boolean excuse() {
+    if (adrift == 0) return false;
+    adrift--;
+    return true;
+  }
+
   /** Adjusts everything to having no connection. */
-  private void broken(LatchkeyException error, boolean foul) {
+  private void broken(LatchkeyException error, boolean foul, boolean takenOver) {
     probe = null;
     patient = until == Deadlines.NEVER ? now() + Limits.DEFAULT_GRACE * Deadlines.MILLI : until;
-    if (error.code().equals("session_lost") && !id.isEmpty()) {
+    if (takenOver) {
       // Another connection resumed it: its holds are that one's now, and are not taken back.
       for (Call call : new ArrayList<>(calls.values())) {
         if (call.is("list") || call.is("stats") || call.is("watch")) continue;
@@ -415,9 +440,9 @@ final class Session implements Link.Owner {
     Set<Object> wanted = new HashSet<>(); // a call that is not answered is about it
     for (Call call : calls.values()) wanted.add(call.fields.get("id"));
     for (Hold hold : new ArrayList<>(holds.values())) {
-      wanted.add(hold.id());
       hold.sweep();
-      if (hold.cause() != null) continue;
+      if (hold.cause() != null) continue; // it is given back
+      wanted.add(hold.id());
       Grant grant = listed.get(hold.id());
       if (grant != null && hold.isAllOf(grant)) hold.resumed(grant, sent);
       else hold.lose("forced", "it ended while the connection was broken", null);
@@ -646,7 +671,7 @@ final class Session implements Link.Owner {
     }
     // Nothing else can grow beyond a frame.
     if (call.fields.containsKey("keys") || call.fields.containsKey("declared")) {
-      Requests.checkFrame(Requests.encode(call.n, call.op, call.fields));
+      Requests.checkFrame(Requests.encode(call.n, call.op, call.fields), Limits.RESEND_ROOM);
     }
     calls.put(call.n, call);
     if (to != null) transmit(to, call);
@@ -774,7 +799,9 @@ final class Session implements Link.Owner {
       return;
     }
     Grant grant = Wire.grant(body); // a breach leaves the call to be asked again
-    if (!grant.id().equals(call.id())) throw breach("a grant names another id than the request");
+    if (!grant.id().equals(call.id()) || !sameKeys(grant.keys(), call.keys())) {
+      throw breach("a grant is of something else than was asked for");
+    }
     if (call.abandoned) return; // it crossed the cancel, which releases it
     drop(call);
     Hold hold = new Hold(this, grant, sent, call.options);
@@ -793,6 +820,10 @@ final class Session implements Link.Owner {
     hold.arm();
     reaper.hasten(until);
     end(call, null, hold, null);
+  }
+
+  private static boolean sameKeys(List<String> granted, List<?> asked) {
+    return granted.size() == asked.size() && new HashSet<Object>(granted).containsAll(asked);
   }
 
   private void failed(Link from, Call call, LatchkeyException error) {
