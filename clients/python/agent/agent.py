@@ -181,7 +181,7 @@ class Agent:
                 say("watching")
                 ready.set()
                 async for e in events:
-                    say("seen", kind=e.kind, key=e.key, token=e.token or 0)
+                    say("seen", kind=e.event, key=e.key, token=e.token or 0)
         except LatchkeyError as e:
             if e.code != "closed":
                 say("error", text=str(e))
@@ -210,8 +210,8 @@ class Agent:
 
 def left(hold: aio.Hold) -> int:
     """Return for how many ms it is safe to act; -1 without end."""
-    remaining = hold.remaining
-    return -1 if remaining is None else int(remaining * 1000)
+    seconds_left = hold.safe_for
+    return -1 if seconds_left is None else int(seconds_left * 1000)
 
 
 if __name__ == "__main__":

@@ -8,7 +8,7 @@ import latchkey
 def main() -> None:
     with latchkey.Client(name="basic") as client, latchkey.Client(name="other") as other:
         with client.hold("sample-basic/report", ttl=10) as hold:
-            print(f"held with token {hold.token}, safe for {hold.remaining:.1f} s")
+            print(f"held with token {hold.token}, safe for {hold.safe_for:.1f} s")
             claim("it is safe to act", hold.is_safe)
             try:
                 other.acquire("sample-basic/report", wait=0)

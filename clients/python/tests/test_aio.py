@@ -6,6 +6,7 @@ import asyncio
 import sys
 from collections.abc import Coroutine
 from datetime import timedelta
+from pathlib import Path
 from typing import Any, TypeVar
 
 import pytest
@@ -35,7 +36,7 @@ def test_hold(shared: Broker, key: str) -> None:
             async with client.hold(key, ttl=timedelta(seconds=10), label="l") as hold:
                 hold.check()
                 assert hold.is_safe and hold.key == key and hold.tokens == {key: hold.token}
-                assert hold.remaining is not None and 0 < hold.remaining < 3
+                assert hold.safe_for is not None and 0 < hold.safe_for < 3
                 (state,) = (await client.list_keys(key)).keys
                 (holder,) = state.holders
                 assert (holder.session, holder.label, holder.token) == ("one", "l", hold.token)
@@ -121,7 +122,7 @@ def test_a_loss_cancels_the_body_and_is_raised(shared: Broker, key: str) -> None
             assert cancelled and "alice: why" in raised.value.reason
             assert hold.lost.is_set() and hold.lost.cause is raised.value and lost == [raised.value]
             forced = await force
-            assert forced.fence is not None and forced.fence > hold.token
+            assert forced.fence > hold.token
             task = asyncio.current_task()
             assert task is not None
             if sys.version_info >= (3, 11):
@@ -321,7 +322,7 @@ def test_watch(shared: Broker, key: str) -> None:
                 async with client.hold(key) as hold:
                     pass
                 async for event in events:
-                    seen.append((event.kind, event.key, event.token, event.holder.session))
+                    seen.append((event.event, event.key, event.token, event.holder.session))
                     if len(seen) == 2:
                         break
             assert seen == [("granted", key, hold.token, "w"), ("released", key, hold.token, "w")]
@@ -339,13 +340,44 @@ def test_a_watch_that_is_not_read_has_one_gap(shared: Broker, key: str) -> None:
             for _ in range(520):
                 await (await client.acquire(key, renew=False)).release()
             await soon(lambda: events._gap)
-            kinds = [(await anext(events)).kind for _ in range(1025)]
+            kinds = [(await anext(events)).event for _ in range(1025)]
             assert kinds.count("gap") == 1 and kinds[-1] == "gap"
             await (await client.acquire(key)).release()
-            assert (await anext(events)).kind == "granted"
+            assert (await anext(events)).event == "granted"
             events.close()
             assert [e async for e in events]  # what was told before the end
             assert [e async for e in events] == []
+
+    run(main())
+
+
+def test_a_watch_keeps_as_many_as_it_is_told(shared: Broker, key: str) -> None:
+    async def main() -> None:
+        async with aio.Client(shared.address) as client, client.watch(key, buffer=2) as events:
+            for _ in range(2):
+                await (await client.acquire(key, renew=False)).release()
+            await soon(lambda: events._gap)
+            assert [(await anext(events)).event for _ in range(3)] == ["granted", "released", "gap"]
+            for buffer in (0, True, "2"):
+                with pytest.raises(errors.Refused, match="buffer must be"):
+                    client.watch(key, buffer=buffer)  # type: ignore[arg-type]
+
+    run(main())
+
+
+def test_a_client_is_told_of_the_trouble_of_each_hold(tmp_path: Path, key: str) -> None:
+    told: list[tuple[aio.Hold, errors.LatchkeyError]] = []
+
+    def fails(error: errors.LatchkeyError) -> None:
+        raise RuntimeError(f"of its own: {error}")
+
+    async def main() -> None:
+        with Broker(tmp_path, durable=False) as broker:
+            async with aio.Client(broker.address, on_troubled=lambda hold, error: told.append((hold, error))) as client:
+                hold = await client.acquire(key, on_troubled=fails)
+                broker.kill()
+                await soon(lambda: bool(told))
+                assert told[0][0] is hold and told[0][1].code == "unavailable" and hold.is_safe
 
     run(main())
 
@@ -367,7 +399,7 @@ def test_the_address_of_the_environment(shared: Broker, key: str, monkeypatch: p
     run(main())
 
 
-@pytest.mark.parametrize("address", ["nowhere", "host:port", "unix:", ":99999", "1.2.3.4"])
+@pytest.mark.parametrize("address", ["nowhere", "host:port", "unix:", ":99999", "1.2.3.4", "http://localhost:6970"])
 def test_addresses_that_are_none(address: str) -> None:
     with pytest.raises(errors.Refused, match="must be host:port or unix:PATH"):
         aio.Client(address)

@@ -76,7 +76,7 @@ def test_renew_and_detach(shared: Broker, key: str) -> None:
         hold = client.acquire(key, ttl=1, renew=False)
         hold.detach()
         hold.renew(60)
-        assert hold.remaining is not None and hold.remaining > 50
+        assert hold.safe_for is not None and hold.safe_for > 50
     assert isinstance(hold.lost.cause, errors.HoldClosed)
     with latchkey.Client(shared.address) as client:
         (state,) = client.list_keys(key).keys
@@ -110,7 +110,7 @@ def test_watch(shared: Broker, key: str) -> None:
     with latchkey.Client(shared.address) as client, client.watch(key) as events:
         with client.hold(key):
             pass
-        kinds = [e.kind for _, e in zip(range(2), events, strict=False)]
+        kinds = [e.event for _, e in zip(range(2), events, strict=False)]
         assert kinds == ["granted", "released"]
         assert events.next(timeout=0.01) is None
         threading.Timer(0.05, events.close).start()

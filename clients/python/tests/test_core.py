@@ -14,21 +14,23 @@ from latchkey.errors import (
     Busy,
     Cancelled,
     Closed,
+    Deadlock,
     Expired,
+    FencingUnknown,
     Forced,
     HoldClosed,
     HoldReleased,
     LatchkeyError,
     NotHeld,
-    OutcomeUnknown,
     ProtocolError,
     Refused,
     ServiceGone,
     SessionLost,
     Unavailable,
+    UnknownOutcome,
     WaitTimeout,
 )
-from latchkey.types import FOREVER, Event, Queued
+from latchkey.types import FOREVER, Event, ForceResult, Queued, Wait
 from tests.rig import SESSION, ByHand, Told, entry
 
 # Opening.
@@ -257,15 +259,15 @@ def test_counted_and_everything_else_in_the_frame() -> None:
 @pytest.mark.parametrize(
     ("options", "reason"),
     [
-        ({"ttl": 0.099}, "under 100 ms"),
-        ({"ttl": 0}, "under 100 ms"),
-        ({"ttl": -1}, "under 100 ms"),
+        ({"ttl": 0.099}, "under 0.1 s"),
+        ({"ttl": 0}, "under 0.1 s"),
+        ({"ttl": -1}, "under 0.1 s"),
         ({"ttl": float("nan")}, "not a duration"),
         ({"ttl": float("inf")}, "not a duration"),
-        ({"ttl": 367 * 86400}, "out of range"),
+        ({"ttl": 367 * 86400}, "ttl 31708800 s is out of range: from 0.1 s to 31622400 s"),
         ({"ttl": "30"}, "seconds or a timedelta"),
         ({"ttl": None}, "seconds or a timedelta"),
-        ({"wait": -1}, "out of range"),
+        ({"wait": -1}, "wait -1 s is out of range: from 0 s to 31622400 s"),
         ({"mode": "read"}, "must be exclusive"),
         ({"mode": "counted"}, "max must be"),
         ({"mode": "counted", "max": 1001}, "max must be"),
@@ -292,6 +294,19 @@ def test_what_is_refused_here(options: dict[str, Any], reason: str) -> None:
 def test_keys_that_are_refused(keys: Any) -> None:
     with pytest.raises(Refused):
         _request.acquire(keys)
+
+
+@pytest.mark.parametrize(
+    ("keys", "got"), [(b"a", "bytes"), (bytearray(b"ab"), "bytearray"), (5, "int"), (["a", b"b"], "bytes")]
+)
+def test_a_key_that_is_no_str_is_called_what_it_is(keys: Any, got: str) -> None:
+    with pytest.raises(Refused, match=f"got {got}$"):
+        _request.acquire(keys)
+
+
+def test_a_deadlock_with_oneself_says_so() -> None:
+    alone = Deadlock(op="acquire", key="k", cycle=[Wait("cron on vm pid 7", "k")])
+    assert str(alone) == "acquire 'k': deadlock: you already hold this key: 'k'"
 
 
 def test_the_same_id_twice_is_refused() -> None:
@@ -797,7 +812,7 @@ def test_a_release_that_was_not_answered_can_be_asked_again() -> None:
     hand.sent()
     hand.cut()
     hand.sleep(3000)
-    assert isinstance(first.last, OutcomeUnknown)
+    assert isinstance(first.last, UnknownOutcome)
     stray = hand.again(leases=[entry(lease)])
     assert [f["do"] for f in stray] == ["release"]
     hand.core.release(lease, second, hand.now)
@@ -849,7 +864,7 @@ def test_a_wait_that_ends_without_a_broker() -> None:
     unsent, _ = hand.acquire("b", wait=5)
     hand.run_until(lambda: bool(sent.news) and bool(unsent.news))
     assert hand.now == 6000
-    assert isinstance(sent.last, OutcomeUnknown) and isinstance(unsent.last, WaitTimeout)
+    assert isinstance(sent.last, UnknownOutcome) and isinstance(unsent.last, WaitTimeout)
     hand.run_until(lambda: hand.core.wants_connection(hand.now))
     hand.connect()
     hand.open()
@@ -872,7 +887,7 @@ def test_a_force_is_not_sent_twice() -> None:
     hand.core.ask("force", {"key": "a"}, told, hand.now)
     hand.sent()
     hand.cut()
-    assert isinstance(told.last, OutcomeUnknown)
+    assert isinstance(told.last, UnknownOutcome)
     assert hand.again() == []
 
 
@@ -913,7 +928,7 @@ def test_a_request_that_breaks_every_connection_is_given_up() -> None:
         if told.news:
             break
         (asked,) = hand.again()
-    assert isinstance(told.last, OutcomeUnknown)
+    assert isinstance(told.last, UnknownOutcome)
     assert [f["do"] for f in hand.again()] == ["cancel"]
 
 
@@ -938,7 +953,7 @@ def test_a_watch_has_a_gap_after_a_reconnect() -> None:
     (again,) = hand.again()
     assert again == asked
     hand.hear({"n": again["n"], "ok": True}, {"n": again["n"], "event": "gap"})
-    assert [e.kind for e in told.news if isinstance(e, Event)] == ["released", "gap", "gap"]
+    assert [e.event for e in told.news if isinstance(e, Event)] == ["released", "gap", "gap"]
     hand.core.unwatch(call, hand.now)
     (over,) = hand.sent()
     assert (over["do"], over["watch"]) == ("unwatch", asked["n"])
@@ -1149,3 +1164,10 @@ def test_busy_names_the_holders() -> None:
     assert isinstance(told.last, Busy)
     assert told.last.holders[0].token == 17 and told.last.holders[0].since == 1.5
     assert "worker (l) on h pid 4" in str(told.last)
+
+
+def test_a_fence_that_is_not_told_is_no_number() -> None:
+    result = ForceResult({"a": 17}, None)
+    with pytest.raises(FencingUnknown):
+        _ = result.fence
+    assert ForceResult({"a": 17}, 19).fence == 19

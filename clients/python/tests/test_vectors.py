@@ -133,7 +133,7 @@ def test_reply(case: dict[str, Any]) -> None:
         same_people(queued.ahead, means.get("holders", []))
     elif kind == "event":
         event = _frames.event(frame)
-        assert (event.kind, event.key, event.code) == (means["event"], means.get("key", ""), means.get("code", ""))
+        assert (event.event, event.key, event.code) == (means["event"], means.get("key", ""), means.get("code", ""))
         assert round(event.after * 1000) == means.get("after", 0)
         assert event.token == means.get("token")
         who = {k: means[k] for k in ("session", "host", "pid", "label", "mode", "max", "token") if k in means}

@@ -25,16 +25,29 @@ from latchkey.errors import (
     LatchkeyError,
     LeaseLost,
     NotHeld,
-    OutcomeUnknown,
     Over,
     ProtocolError,
     Refused,
     ServiceGone,
     SessionLost,
     Unavailable,
+    UnknownOutcome,
     WaitTimeout,
 )
-from latchkey.types import FOREVER, Event, Holder, KeyState, Listing, Mode, Queued, ServerInfo, Ttl, Wait, Waiter
+from latchkey.types import (
+    FOREVER,
+    Event,
+    ForceResult,
+    Holder,
+    KeyState,
+    Listing,
+    Mode,
+    Queued,
+    ServerInfo,
+    Ttl,
+    Wait,
+    Waiter,
+)
 
 __version__ = "0.1.0"
 
@@ -52,6 +65,7 @@ __all__ = [
     "Event",
     "Expired",
     "FencingUnknown",
+    "ForceResult",
     "Forced",
     "Hold",
     "HoldClosed",
@@ -65,7 +79,6 @@ __all__ = [
     "LostEvent",
     "Mode",
     "NotHeld",
-    "OutcomeUnknown",
     "Over",
     "ProtocolError",
     "Queued",
@@ -75,6 +88,7 @@ __all__ = [
     "SessionLost",
     "Ttl",
     "Unavailable",
+    "UnknownOutcome",
     "Wait",
     "WaitTimeout",
     "Waiter",

@@ -23,7 +23,7 @@ from latchkey._driver import Driver
 from latchkey._hold import AcquireOptions, BaseHold
 from latchkey._parts import Call, Lease, State
 from latchkey.errors import Closed, LatchkeyError, LeaseLost
-from latchkey.types import Event, Forced, Listing, ServerInfo, Stats, Ttl
+from latchkey.types import Event, ForceResult, Listing, ServerInfo, Stats, Ttl
 
 if TYPE_CHECKING:
     from typing_extensions import Self, Unpack
@@ -100,7 +100,7 @@ class Hold(BaseHold):
 
         Raises:
             LeaseLost: the lease had been lost before; what was left of it is given back.
-            OutcomeUnknown: it was not answered. The lease ends with its ttl or session;
+            UnknownOutcome: it was not answered. The lease ends with its ttl or session;
                 releasing again asks again.
         """
         self._refuse_fork("release")
@@ -182,16 +182,17 @@ class _Scope:
 class Watch:
     """What happens to keys: ``with client.watch(...) as events`` and ``for event in events``.
 
-    A reader that falls more than 1024 events behind gets one ``gap`` in place of what
+    A reader that falls more than ``buffer`` events behind gets one ``gap`` in place of what
     was dropped; so does everybody after a reconnect. List again then.
     """
 
-    def __init__(self, client: Client, fields: dict[str, Any]) -> None:
+    def __init__(self, client: Client, fields: dict[str, Any], buffer: int) -> None:
         self._client = client
         self._fields = fields
         self._call: Call | None = None
         self._answer = _Answer()
         self._events: deque[Event] = deque()
+        self._buffer = buffer
         self._gap = False
         self._error: LatchkeyError | None = None
         self._more = threading.Condition()
@@ -248,7 +249,7 @@ class Watch:
         with self._more:
             if self._error is not None or self._gap:
                 return
-            if len(self._events) < _hold.WATCH_BUFFER:
+            if len(self._events) < self._buffer:
                 self._events.append(event)
             else:
                 self._gap = True
@@ -272,6 +273,7 @@ class Client:
             life that the broker had from it.
         connect_timeout: for one attempt to connect.
         logger: gets what cannot be raised; the logger ``latchkey`` by default.
+        on_troubled: told of every hold and what is wrong, as the option of ``hold`` of that name is.
 
     Callbacks run in the client's own thread and must not wait for it. A client does not
     survive a fork: open it in the child.
@@ -285,10 +287,12 @@ class Client:
         grace: float | timedelta = 3.0,
         connect_timeout: float | timedelta = 3.0,
         logger: logging.Logger | None = None,
+        on_troubled: Callable[[Hold, LatchkeyError], object] | None = None,
     ) -> None:
         self._address = _request.parse_address(address)
         self._options = _request.session_options(name, grace, connect_timeout)
         self._log = logger or logging.getLogger("latchkey")
+        self._on_troubled = on_troubled
         self._thread: threading.Thread | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._driver: Driver | None = None
@@ -366,7 +370,7 @@ class Client:
             Refused: the request breaks a rule or a limit.
         """
         driver = self._running("acquire")
-        spec, callbacks = _hold.prepare(keys, options)
+        spec, callbacks = _hold.prepare(keys, options, self._on_troubled)
         hold = Hold(self, driver, spec, callbacks)
 
         def run() -> None:
@@ -396,9 +400,16 @@ class Client:
         if self._post(run):
             answer.wait(_hold.CANCEL_WAIT)
 
-    def watch(self, key: str | None = None, *, prefix: str | None = None) -> Watch:
-        """Watch a key, the keys with a prefix, or all. See :class:`Watch`."""
-        return Watch(self, _request.selector(key, prefix))
+    def watch(self, key: str | None = None, *, prefix: str | None = None, buffer: int = _hold.WATCH_BUFFER) -> Watch:
+        """Watch a key, the keys with a prefix, or all. See :class:`Watch`.
+
+        Args:
+            key: this key only.
+            prefix: keys that begin so.
+            buffer: how many events are kept for a slow reader before they are dropped with a ``gap``.
+        """
+        _request.check_buffer(buffer)
+        return Watch(self, _request.selector(key, prefix), buffer)
 
     def list_keys(
         self,
@@ -424,13 +435,13 @@ class Client:
         listing: Listing = self._ask("list", fields)
         return listing
 
-    def force(self, key: str, *, token: int | None = None, by: str = "", reason: str = "") -> Forced:
+    def force(self, key: str, *, token: int | None = None, by: str = "", reason: str = "") -> ForceResult:
         """End every hold of a key, or the one with this token. For administrators.
 
         Raises:
             NotHeld: nobody held it.
         """
-        forced: Forced = self._ask("force", _request.force(key, token, by, reason))
+        forced: ForceResult = self._ask("force", _request.force(key, token, by, reason))
         return forced
 
     def stats(self) -> Stats:
@@ -445,7 +456,7 @@ class Client:
 
     def _running(self, op: str) -> Driver:
         if self._driver is None:
-            raise Closed("the client is not open", op=op)
+            raise Closed("the client is not open: use it in a with, or call open() first", op=op)
         return self._driver
 
     @property

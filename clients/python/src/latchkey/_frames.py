@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any, NoReturn
 
 from latchkey.errors import LatchkeyError, ProtocolError, Refused, by_code
-from latchkey.types import Event, Forced, Holder, KeyState, Listing, Queued, Wait, Waiter
+from latchkey.types import Event, ForceResult, Holder, KeyState, Listing, Queued, Wait, Waiter
 
 MAX_REQUEST = 65_536
 ROOM = 64  # of a frame, for what an acquire gains when it is sent again: its age
@@ -329,7 +329,7 @@ def queued(frame: Frame) -> Queued:
 def event(frame: Frame) -> Event:
     """Take a frame of a watch."""
     return Event(
-        kind=text(frame, "event"),
+        event=text(frame, "event"),
         key=text(frame, "key"),
         holder=holder(frame),
         after=integer(frame, "after") / 1000,
@@ -338,6 +338,6 @@ def event(frame: Frame) -> Event:
     )
 
 
-def forced(frame: Frame) -> Forced:
+def forced(frame: Frame) -> ForceResult:
     """Take the answer to a force."""
-    return Forced(tokens(frame), token(frame.get("fence")))
+    return ForceResult(tokens(frame), token(frame.get("fence")))

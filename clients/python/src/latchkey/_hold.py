@@ -27,7 +27,8 @@ class AcquireOptions(TypedDict, total=False):
         mode: ``exclusive`` (default), ``shared``, or ``counted`` with ``max``.
         max: for counted holds, how many may hold at a time: 1 to 1000.
         ttl: time to live, renewed each third of it; default 30 s, at least 0.1 s, or FOREVER.
-        wait: how long to wait at most; 0 tries once; None (default) waits without bound.
+        wait: how long to wait at most; 0 tries once, like ``timeout=0`` elsewhere in Python;
+            None (default) waits without bound.
         label: shown to people, up to 256 bytes.
         prefer_readers: shared only: pass writers that wait. This may starve them.
         max_hold: the longest total time of the hold, renewals included.
@@ -78,10 +79,15 @@ def _runner() -> object:
     return task or threading.get_ident()
 
 
-def prepare(keys: str | Iterable[str], options: Mapping[str, Any]) -> tuple[Acquire, dict[str, Any]]:
+def prepare(
+    keys: str | Iterable[str],
+    options: Mapping[str, Any],
+    on_any_troubled: Callable[[Any, LatchkeyError], object] | None,
+) -> tuple[Acquire, dict[str, Any]]:
     """Check a request; return it and the callbacks."""
     rest = dict(options)
     callbacks = {name: rest.pop(name, None) for name in ("on_queued", "on_troubled", "on_lost")}
+    callbacks["on_any_troubled"] = on_any_troubled
     own = tuple(rest.pop("declared", ()))
     outer = _around.get()
     runner = _runner() if outer else None
@@ -153,7 +159,7 @@ class BaseHold:
         return None if until is None else until / 1000
 
     @property
-    def remaining(self) -> float | None:
+    def safe_for(self) -> float | None:
         """Seconds for which it is safe to act from now, 0 after a loss; None: no end."""
         if not self.is_safe:
             return 0.0
@@ -217,9 +223,13 @@ class BaseHold:
             callback(queued)
 
     def _troubled(self, error: LatchkeyError) -> None:
-        callback = self._callbacks["on_troubled"]
-        if callback is not None:
-            callback(error)
+        own, of_client = self._callbacks["on_troubled"], self._callbacks["on_any_troubled"]
+        try:
+            if own is not None:
+                own(error)
+        finally:
+            if of_client is not None:
+                of_client(self, error)
 
     def __repr__(self) -> str:
         phase = "waiting" if self._granted is None else self._granted.phase.value

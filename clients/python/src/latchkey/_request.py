@@ -31,15 +31,16 @@ def parse_address(address: str | None) -> Address:
         path = address[len("unix:") :]
         if path:
             return path
-    else:
+    elif "/" not in address:
         host, colon, port = address.rpartition(":")
         host = host.removeprefix("[").removesuffix("]") if host.startswith("[") else host
         if colon and port.isascii() and port.isdigit() and int(port) <= 65535:
             return (host or "127.0.0.1", int(port))
-    raise Refused(f"address {address!r} must be host:port or unix:PATH", op="connect")
+    hint = ", without a scheme in front" if "://" in address else ""
+    raise Refused(f"address {address!r} must be host:port or unix:PATH{hint}", op="connect")
 
 
-def milliseconds(what: str, value: float | timedelta, least: int, most: int) -> int:
+def milliseconds(what: str, value: float | timedelta, least: int, most: int, low: int | None = None) -> int:
     """Turn seconds or a timedelta into whole milliseconds, never fewer than asked."""
     seconds = value.total_seconds() if isinstance(value, timedelta) else value
     if isinstance(seconds, bool) or not isinstance(seconds, int | float):
@@ -49,7 +50,8 @@ def milliseconds(what: str, value: float | timedelta, least: int, most: int) -> 
     ms = round(seconds * 1_000_000)
     ms = -(-ms // 1000)
     if not least <= ms <= most:
-        raise Refused(f"{what} {seconds} s is out of range: from {least} ms to {most} ms")
+        low = least if low is None else low  # what is said to be the least
+        raise Refused(f"{what} {seconds:.12g} s is out of range: from {low / 1000:g} s to {most / 1000:.12g} s")
     return ms
 
 
@@ -57,9 +59,10 @@ def ttl_ms(ttl: Ttl) -> int | None:
     """Turn a ttl into milliseconds; None is for ever."""
     if ttl is FOREVER:
         return None
-    ms = milliseconds("ttl", ttl, -(1 << 60), DAYS_366)  # type: ignore[arg-type]
+    ms = milliseconds("ttl", ttl, -(1 << 60), DAYS_366, low=MIN_TTL)  # type: ignore[arg-type]
     if ms < MIN_TTL:
-        raise Refused(f"ttl {ms} ms is under {MIN_TTL} ms: the safety margin and a scheduling delay would use it up")
+        why = "the safety margin and a scheduling delay would use it up"
+        raise Refused(f"ttl {ms / 1000:.12g} s is under {MIN_TTL / 1000:g} s: {why}")
     return ms
 
 
@@ -80,6 +83,8 @@ def check_text(what: str, value: str, most: int, *, empty: bool = True) -> str:
 
 def check_keys(keys: str | Iterable[str]) -> tuple[str, ...]:
     """Take one key or several different ones."""
+    if isinstance(keys, bytes | bytearray) or not isinstance(keys, Iterable):
+        raise Refused(f"key must be a str, or several, got {type(keys).__name__}")
     result = (keys,) if isinstance(keys, str) else tuple(keys)
     if not 1 <= len(result) <= MAX_KEYS:
         raise Refused(f"{len(result)} keys; a request has 1 to {MAX_KEYS}")
@@ -225,6 +230,12 @@ def selector(key: str | None, prefix: str | None) -> dict[str, Any]:
     if key is not None:
         return {"key": check_text("key", key, MAX_KEY, empty=False)}
     return {"prefix": check_text("prefix", prefix, MAX_KEY)} if prefix else {}
+
+
+def check_buffer(buffer: int) -> None:
+    """Refuse a buffer of a watch that holds nothing."""
+    if isinstance(buffer, bool) or not isinstance(buffer, int) or buffer < 1:
+        raise Refused(f"buffer must be an integer from 1, got {buffer!r}", op="watch")
 
 
 def listing(

@@ -12,10 +12,10 @@ from latchkey._frames import Frame, Grant
 from latchkey._parts import Call, State
 from latchkey.errors import (
     LatchkeyError,
-    OutcomeUnknown,
     ProtocolError,
     SessionLost,
     Unavailable,
+    UnknownOutcome,
     WaitTimeout,
     loss_by_code,
 )
@@ -177,7 +177,7 @@ class Session(Deadlines):
         del self._calls[call.n]
         away = f"the broker cannot be reached: {self.trouble}"
         if call.sent is not None:
-            error = call.fail(OutcomeUnknown, away)
+            error = call.fail(UnknownOutcome, away)
             if call.do == "acquire" and not call.abandoned:
                 self._ours("cancel", {"id": call.id}, now)
         else:

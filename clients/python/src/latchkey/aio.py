@@ -17,7 +17,7 @@ import contextvars
 import logging
 import sys
 from collections import deque
-from collections.abc import AsyncIterator, Iterable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from datetime import timedelta
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
@@ -27,7 +27,7 @@ from latchkey._driver import Driver
 from latchkey._hold import AcquireOptions, BaseHold
 from latchkey._parts import Call, Lease, State
 from latchkey.errors import Closed, LatchkeyError, LeaseLost
-from latchkey.types import Event, Forced, Listing, ServerInfo, Stats, Ttl
+from latchkey.types import Event, ForceResult, Listing, ServerInfo, Stats, Ttl
 
 if TYPE_CHECKING:
     from typing_extensions import Self, Unpack
@@ -94,7 +94,7 @@ class Hold(BaseHold):
 
         Raises:
             LeaseLost: the lease had been lost before; what was left of it is given back.
-            OutcomeUnknown: it was not answered. The lease ends with its ttl or session;
+            UnknownOutcome: it was not answered. The lease ends with its ttl or session;
                 releasing again asks again.
         """
         _, error = await self._release()
@@ -214,16 +214,17 @@ class _Scope:
 class Watch:
     """What happens to keys: ``async with client.watch(...) as events`` and ``async for``.
 
-    A reader that falls more than 1024 events behind gets one ``gap`` in place of what
+    A reader that falls more than ``buffer`` events behind gets one ``gap`` in place of what
     was dropped; so does everybody after a reconnect. List again then.
     """
 
-    def __init__(self, driver: Driver, fields: dict[str, Any]) -> None:
+    def __init__(self, driver: Driver, fields: dict[str, Any], buffer: int) -> None:
         self._driver = driver
         self._fields = fields
         self._call: Call | None = None
         self._answer: _Answer | None = None
         self._events: deque[Event] = deque()
+        self._buffer = buffer
         self._gap = False
         self._error: LatchkeyError | None = None
         self._more = asyncio.Event()
@@ -274,7 +275,7 @@ class Watch:
     def _event(self, event: Event) -> None:
         if self._error is not None or self._gap:
             return
-        if len(self._events) < _hold.WATCH_BUFFER:
+        if len(self._events) < self._buffer:
             self._events.append(event)
         else:
             self._gap = True
@@ -297,6 +298,7 @@ class Client:
             life that the broker had from it.
         connect_timeout: for one attempt to connect.
         logger: gets what cannot be raised; the logger ``latchkey`` by default.
+        on_troubled: told of every hold and what is wrong, as the option of ``hold`` of that name is.
     """
 
     def __init__(
@@ -307,10 +309,12 @@ class Client:
         grace: float | timedelta = 3.0,
         connect_timeout: float | timedelta = 3.0,
         logger: logging.Logger | None = None,
+        on_troubled: Callable[[Hold, LatchkeyError], object] | None = None,
     ) -> None:
         self._address = _request.parse_address(address)
         self._options = _request.session_options(name, grace, connect_timeout)
         self._log = logger or logging.getLogger("latchkey")
+        self._on_troubled = on_troubled
         self._driver: Driver | None = None
         self._open_answer: _Answer | None = None
         self._end_answer: _Answer | None = None
@@ -384,7 +388,7 @@ class Client:
             Refused: the request breaks a rule or a limit.
         """
         driver = self._running("acquire")
-        spec, callbacks = _hold.prepare(keys, options)
+        spec, callbacks = _hold.prepare(keys, options, self._on_troubled)
         hold = Hold(driver, spec, callbacks)
         call = driver.acquire(spec, hold)
         try:
@@ -403,9 +407,16 @@ class Client:
     def _give_back(self, hold: Hold) -> None:
         self._running("release").release(hold._lease, None)
 
-    def watch(self, key: str | None = None, *, prefix: str | None = None) -> Watch:
-        """Watch a key, the keys with a prefix, or all. See :class:`Watch`."""
-        return Watch(self._running("watch"), _request.selector(key, prefix))
+    def watch(self, key: str | None = None, *, prefix: str | None = None, buffer: int = _hold.WATCH_BUFFER) -> Watch:
+        """Watch a key, the keys with a prefix, or all. See :class:`Watch`.
+
+        Args:
+            key: this key only.
+            prefix: keys that begin so.
+            buffer: how many events are kept for a slow reader before they are dropped with a ``gap``.
+        """
+        _request.check_buffer(buffer)
+        return Watch(self._running("watch"), _request.selector(key, prefix), buffer)
 
     async def list_keys(
         self,
@@ -431,13 +442,13 @@ class Client:
         listing: Listing = await self._ask("list", fields)
         return listing
 
-    async def force(self, key: str, *, token: int | None = None, by: str = "", reason: str = "") -> Forced:
+    async def force(self, key: str, *, token: int | None = None, by: str = "", reason: str = "") -> ForceResult:
         """End every hold of a key, or the one with this token. For administrators.
 
         Raises:
             NotHeld: nobody held it.
         """
-        forced: Forced = await self._ask("force", _request.force(key, token, by, reason))
+        forced: ForceResult = await self._ask("force", _request.force(key, token, by, reason))
         return forced
 
     async def stats(self) -> Stats:
@@ -452,7 +463,7 @@ class Client:
 
     def _running(self, op: str) -> Driver:
         if self._driver is None:
-            raise Closed("the client is not open", op=op)
+            raise Closed("the client is not open: use it in an async with, or await open() first", op=op)
         return self._driver
 
     def _opened(self) -> None:

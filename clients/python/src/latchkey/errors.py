@@ -38,7 +38,6 @@ __all__ = [
     "MistakeError",
     "NotHeld",
     "OutcomeError",
-    "OutcomeUnknown",
     "Over",
     "ProtocolError",
     "Refused",
@@ -47,6 +46,7 @@ __all__ = [
     "SessionLost",
     "Unavailable",
     "UnknownError",
+    "UnknownOutcome",
     "WaitTimeout",
 ]
 
@@ -94,7 +94,9 @@ class LatchkeyError(Exception):
             text += ": " + self.reason
         if self.holders:
             text += ": held by " + "; ".join(str(h) for h in self.holders)
-        if self.cycle:
+        if len(self.cycle) == 1:
+            text += f": you already hold this key: {self.cycle[0].key!r}"
+        elif self.cycle:
             text += ": " + ", ".join(str(w) for w in self.cycle)
         return text
 
@@ -184,7 +186,7 @@ class ProtocolError(MistakeError):
     default_code = "protocol"
 
 
-class OutcomeUnknown(UnknownError):
+class UnknownOutcome(UnknownError):
     """The answer was lost. A lease may be held until its ttl."""
 
     default_code = "unknown"
@@ -264,7 +266,7 @@ BY_CODE: dict[str, type[LatchkeyError]] = {
         Cancelled,
         Refused,
         Deadlock,
-        OutcomeUnknown,
+        UnknownOutcome,
         Over,
         NotHeld,
         Expired,

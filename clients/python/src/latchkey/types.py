@@ -10,10 +10,12 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any, Final, Literal
 
+from latchkey.errors import FencingUnknown
+
 __all__ = [
     "FOREVER",
     "Event",
-    "Forced",
+    "ForceResult",
     "Holder",
     "KeyState",
     "Listing",
@@ -183,7 +185,7 @@ class Event:
     """Something that happened to a key that is watched.
 
     Attributes:
-        kind: ``granted``, ``released``, ``expired``, ``forced``, ``ended``, ``queued``,
+        event: ``granted``, ``released``, ``expired``, ``forced``, ``ended``, ``queued``,
             ``dequeued``, ``detached``; or ``gap``: events are missing here, list again.
         key: the key; empty for a gap.
         holder: who, with mode and token.
@@ -192,7 +194,7 @@ class Event:
         by: who forced it.
     """
 
-    kind: str
+    event: str
     key: str = ""
     holder: Holder = field(default_factory=Holder)
     after: float = 0.0
@@ -205,18 +207,31 @@ class Event:
         return self.holder.token
 
 
-@dataclass(frozen=True)
-class Forced:
+class ForceResult:
     """What a force ended.
 
     Attributes:
-        tokens: the keys with the tokens that were ended.
-        fence: a fresh token above all of them: tell it to the resource, and the old
-            holders are shut out at once. None if the broker told none.
+        tokens: the keys with the tokens that were ended; None where the broker told none.
     """
 
-    tokens: Mapping[str, int | None]
-    fence: int | None
+    def __init__(self, tokens: Mapping[str, int | None], fence: int | None) -> None:
+        self.tokens = tokens
+        self._fence = fence
+
+    @property
+    def fence(self) -> int:
+        """A fresh token above all of them: tell it to the resource, and the old holders are shut out at once.
+
+        Raises:
+            FencingUnknown: the broker gave none that can be trusted.
+        """
+        if self._fence is None:
+            key = next(iter(self.tokens), "")
+            raise FencingUnknown("the broker gave no token that can be trusted", op="force", key=key)
+        return self._fence
+
+    def __repr__(self) -> str:
+        return f"<ForceResult {dict(self.tokens)!r}, fence {self._fence}>"
 
 
 Stats = Mapping[str, Any]
