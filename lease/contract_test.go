@@ -71,6 +71,8 @@ func TestErrorText(t *testing.T) {
 			Holders: []lease.Holder{holder, {Party: lease.Party{Session: "b", Host: "h2"}, Remaining: lease.Forever}}},
 		`acquire "k": deadlock: a waits for "k", b waits for "j"`: &lease.Error{Code: lease.ErrDeadlock, Op: "acquire", Key: "k",
 			Cycle: []lease.Wait{{Who: "a", Key: "k"}, {Who: "b", Key: "j"}}},
+		`acquire "k": deadlock: you already hold this key: "k", as a`: &lease.Error{Code: lease.ErrDeadlock, Op: "acquire", Key: "k",
+			Cycle: []lease.Wait{{Who: "a", Key: "k"}}},
 		`"k": not held: context canceled`: &lease.Error{Code: lease.ErrNotHeld, Key: "k", Cause: context.Canceled},
 		`renew: session lost`:             &lease.Error{Code: lease.ErrSessionLost, Op: "renew"},
 		`refused: no 7`:                   lease.Refuse("no %d", 7),

@@ -108,12 +108,16 @@ func (e *Error) Error() string {
 		}
 		b.WriteString(sep + h.String())
 	}
-	for i, w := range e.Cycle {
-		sep := ", "
-		if i == 0 {
-			sep = ": "
+	if len(e.Cycle) == 1 {
+		fmt.Fprintf(&b, ": you already hold this key: %s, as %s", QuoteKey(e.Cycle[0].Key), e.Cycle[0].Who)
+	} else {
+		for i, w := range e.Cycle {
+			sep := ", "
+			if i == 0 {
+				sep = ": "
+			}
+			fmt.Fprintf(&b, "%s%s waits for %s", sep, w.Who, QuoteKey(w.Key))
 		}
-		fmt.Fprintf(&b, "%s%s waits for %s", sep, w.Who, QuoteKey(w.Key))
 	}
 	if e.Cause != nil {
 		b.WriteString(": " + e.Cause.Error())

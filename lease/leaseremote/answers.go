@@ -87,10 +87,38 @@ func (s *session) takeReply(l *link, r *wire.Reply) {
 			return
 		}
 		if c := s.calls[r.N]; c != nil {
+			if err := c.otherGrant(r); err != nil {
+				l.fail(err) // the call stays, and is asked again
+				return
+			}
 			s.dropLocked(c)
 			s.settleLocked(l, c, r)
 		}
 	}
+}
+
+// otherGrant says what is wrong with a grant of something else than was asked for.
+func (c *call) otherGrant(r *wire.Reply) error {
+	if c.do != wire.OpAcquire || r.Kind != wire.OK {
+		return nil
+	}
+	if r.ID != c.req.ID {
+		return breach("a grant names another id than the request")
+	}
+	keys := r.Keys
+	if r.Key != "" {
+		keys = []string{r.Key}
+	}
+	for _, k := range keys { // fewer are what is left of a hold that is asked for again
+		if !slices.Contains(c.req.Keys, k) {
+			return breach("a grant names other keys than the request")
+		}
+	}
+	return nil
+}
+
+func breach(reason string) error {
+	return &lease.Error{Code: lease.ErrProtocol, Reason: reason}
 }
 
 // settleLocked ends a call with the broker's answer.

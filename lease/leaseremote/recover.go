@@ -56,7 +56,8 @@ func (s *session) greet(ctx context.Context, l *link) error {
 	s.mu.Lock()
 	id, opened := s.id, s.opened
 	s.mu.Unlock()
-	sent, r, leases, err := s.open(ctx, l, id)
+	asked := id
+	sent, r, leases, err := s.open(ctx, l, asked)
 	if opened && id != "" && errors.Is(err, lease.ErrSessionLost) {
 		s.mu.Lock()
 		switch {
@@ -74,10 +75,14 @@ func (s *session) greet(ctx context.Context, l *link) error {
 		if over {
 			return errStopped
 		}
-		sent, r, leases, err = s.open(ctx, l, "")
+		asked = ""
+		sent, r, leases, err = s.open(ctx, l, asked)
 	}
 	if err != nil {
 		return err
+	}
+	if asked != "" && r.Session != asked {
+		return breach("the answer to a resume names another session")
 	}
 	return s.install(l, sent, &r, leases)
 }

@@ -112,3 +112,49 @@ func TestTakenOverWhileResuming(t *testing.T) {
 		})
 	}
 }
+
+// An answer that is of another session, or of other keys, than was asked for
+// vouches for nothing: the connection is given up, and the next one asks again.
+func TestAnswersOfSomethingElse(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		b := newBroker(t, leaselocal.Options{})
+		var lies atomic.Int32
+		b.lie = func(fromBroker bool, line string) string {
+			was := line
+			switch {
+			case !fromBroker || lies.Load() == 0:
+			case strings.Contains(line, `"leases"`):
+				line = strings.Replace(line, `"session":"`, `"session":"X`, 1)
+			case strings.Contains(line, `"key":"b","token"`):
+				line = strings.Replace(line, `"key":"b"`, `"key":"z"`, 1)
+			case strings.Contains(line, `"keys":["c","d"]`):
+				line = strings.Replace(line, `"keys":["c","d"]`, `"keys":["c","z"]`, 1)
+			}
+			if line != was {
+				lies.Add(-1)
+			}
+			return line
+		}
+		u := open(t, b.connect(), lease.SessionOptions{})
+		u.ask(lease.Request{ID: "x", Keys: []string{"a"}, TTL: lease.Forever}).ok()
+		lies.Store(1)
+		b.cut()
+		time.Sleep(500 * time.Millisecond)
+		u.do(lease.Command{Verb: lease.Renew, ID: "x"}).ok()
+		for _, keys := range [][]string{{"b"}, {"c", "d"}} {
+			lies.Store(1)
+			l := u.ask(lease.Request{ID: keys[0], Keys: keys, TTL: lease.Forever}).ok()
+			for i, h := range l.Holds {
+				if h.Key != keys[i] {
+					t.Errorf("granted %v, want %v", l.Holds, keys)
+				}
+			}
+			if lies.Load() != 0 {
+				t.Errorf("no lie was told of %v", keys)
+			}
+		}
+		if n := u.notices(); len(n) != 0 {
+			t.Fatalf("notices %+v, want none", n)
+		}
+	})
+}
