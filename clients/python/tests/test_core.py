@@ -306,7 +306,7 @@ def test_a_key_that_is_no_str_is_called_what_it_is(keys: Any, got: str) -> None:
 
 def test_a_deadlock_with_oneself_says_so() -> None:
     alone = Deadlock(op="acquire", key="k", cycle=[Wait("cron on vm pid 7", "k")])
-    assert str(alone) == "acquire 'k': deadlock: you already hold this key: 'k'"
+    assert str(alone) == "acquire 'k': deadlock: you already hold this key: 'k', as cron on vm pid 7"
 
 
 def test_the_same_id_twice_is_refused() -> None:

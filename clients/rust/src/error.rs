@@ -281,7 +281,7 @@ impl fmt::Display for Error {
             show_holder(holder, f)?;
         }
         if let [alone] = &*e.cycle {
-            return write!(f, ": you already hold this key: {:?}", alone.key);
+            return write!(f, ": you already hold this key: {:?}, as {}", alone.key, alone.who);
         }
         for (i, edge) in e.cycle.iter().enumerate() {
             f.write_str(if i == 0 { ": " } else { ", " })?;

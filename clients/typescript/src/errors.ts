@@ -81,7 +81,8 @@ function render(code: string, d: ErrorDetails): string {
   text += code.replaceAll("_", " ");
   if (d.reason) text += `: ${d.reason}`;
   if (d.holders?.length) text += `: held by ${d.holders.map(renderHolder).join("; ")}`;
-  if (d.cycle?.length === 1) text += `: you already hold this key: ${JSON.stringify(d.cycle[0]?.key)}`;
+  const [alone, other] = d.cycle ?? [];
+  if (alone && !other) text += `: you already hold this key: ${JSON.stringify(alone.key)}, as ${alone.who}`;
   else if (d.cycle?.length) {
     text += `: ${d.cycle.map((w) => `${w.who} waits for ${JSON.stringify(w.key)}`).join(", ")}`;
   }

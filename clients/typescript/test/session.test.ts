@@ -681,7 +681,7 @@ test("requests inside of do declare its hold, as long as it is held", async () =
       });
       const error = (await third.catch((e: unknown) => e)) as latchkey.DeadlockError;
       assert.ok(error instanceof latchkey.DeadlockError);
-      assert.equal(error.message, 'acquire "c": deadlock: you already hold this key: "c"');
+      assert.equal(error.message, 'acquire "c": deadlock: you already hold this key: "c", as cron on vm pid 7');
     });
     const asked = await peer.next("acquire");
     assert.deepEqual(asked.declared, ["x", hold.id]);

@@ -95,7 +95,7 @@ class LatchkeyError(Exception):
         if self.holders:
             text += ": held by " + "; ".join(str(h) for h in self.holders)
         if len(self.cycle) == 1:
-            text += f": you already hold this key: {self.cycle[0].key!r}"
+            text += f": you already hold this key: {self.cycle[0].key!r}, as {self.cycle[0].who}"
         elif self.cycle:
             text += ": " + ", ".join(str(w) for w in self.cycle)
         return text
