@@ -1171,3 +1171,17 @@ def test_a_fence_that_is_not_told_is_no_number() -> None:
     with pytest.raises(FencingUnknown):
         _ = result.fence
     assert ForceResult({"a": 17}, 19).fence == 19
+
+
+def test_what_is_left_of_a_grant_that_was_not_heard_is_given_back() -> None:
+    hand = ByHand()
+    told = Told()
+    hand.core.acquire(_request.acquire(["a", "b"]), told, hand.now)
+    (asked,) = hand.sent()
+    hand.cut()
+    (again,) = hand.again()
+    assert again["id"] == asked["id"]
+    hand.hear(hand.grant({**again, "key": "b"}))
+    (release,) = hand.sent()
+    assert (release["do"], release["id"]) == ("release", asked["id"])
+    assert isinstance(told.last, Forced) and not hand.core.holds

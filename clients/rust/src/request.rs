@@ -179,10 +179,11 @@ impl Fields {
         self.key.as_deref().or_else(|| self.keys.as_ref()?.first().map(String::as_str))
     }
 
-    /// Whether these are the keys, in any order.
-    pub fn same_keys(&self, keys: &[String]) -> bool {
+    /// How many of the keys are not among these; none if others are, or one twice.
+    pub fn missing(&self, keys: &[String]) -> Option<usize> {
         let asked = self.keys.as_deref().or_else(|| self.key.as_ref().map(std::slice::from_ref)).unwrap_or_default();
-        asked.len() == keys.len() && asked.iter().all(|key| keys.contains(key))
+        let own = |(i, key): (usize, &String)| asked.contains(key) && !keys[..i].contains(key);
+        keys.iter().enumerate().all(own).then(|| asked.len() - keys.len())
     }
 
     pub fn set_mode(&mut self, mode: Mode) {

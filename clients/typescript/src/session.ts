@@ -478,10 +478,19 @@ export class Session implements ConnectorOwner, HoldHost {
     }
     const grant = decodeGrant(body); // a breach leaves the call to be asked again
     if (grant.id !== call.fields.id) throw breach("a grant names another id than the request");
-    if (!sameKeys(grant.keys, call.fields)) throw breach("a grant names other keys than the request");
+    const missing = missingKeys(grant.keys, call.fields);
+    if (missing === undefined || (missing > 0 && !call.again)) {
+      throw breach("a grant names other keys than the request");
+    }
     this.#calls.drop(call);
     if (call.abandoned) {
       this.#calls.keep(call); // it crossed the cancel, which releases it
+      return;
+    }
+    if (missing > 0) {
+      this.#calls.ours("release", { id: grant.id });
+      const reason = "a key was taken away before the grant was heard; the others were given back";
+      call.reject(makeError("forced", { reason }));
       return;
     }
     const hooks = call.hooks as AcquireHooks;
@@ -691,9 +700,8 @@ const noticeReasons: ReadonlyMap<string, string> = new Map([
   ["session_lost", "the broker ended the session"],
 ]);
 
-/** Whether a grant is of the keys of its request, in any order. */
-function sameKeys(granted: readonly string[], fields: Fields): boolean {
-  if (fields.keys === undefined) return granted.length === 1 && granted[0] === fields.key;
-  const asked = new Set(fields.keys as string[]);
-  return granted.length === asked.size && new Set(granted).size === asked.size && granted.every((k) => asked.has(k));
+/** How many of its keys a grant does not have; undefined if it has others, or one twice. */
+function missingKeys(granted: readonly string[], fields: Fields): number | undefined {
+  const left = new Set(fields.keys === undefined ? [fields.key] : (fields.keys as string[]));
+  return granted.every((key) => left.delete(key)) ? left.size : undefined;
 }

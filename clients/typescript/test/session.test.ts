@@ -486,7 +486,7 @@ test("a grant of something else than was asked for is none", async () => {
   const { client, peer } = await server.client();
   const acquiring = client.acquire(["a", "b"]);
   let p = peer;
-  for (const more of [{ keys: ["a", "c"] }, { keys: ["a"], tokens: [1] }]) {
+  for (const more of [{ keys: ["a"], tokens: [1] }, { keys: ["a", "c"] }]) {
     p.grant(await p.next("acquire"), 5, more);
     await p.end();
     p = await server.peer();
@@ -495,6 +495,20 @@ test("a grant of something else than was asked for is none", async () => {
   p.grant(await p.next("acquire"), 6, { keys: ["b", "a"] });
   const hold = await within("the grant", acquiring);
   assert.deepEqual(Object.fromEntries(hold.tokens), { b: 6, a: 7 });
+});
+
+test("what is left of a grant that was not heard is given back", async () => {
+  const { client, peer } = await server.client();
+  const failing = fails(client.acquire(["a", "b"]), latchkey.ForcedError);
+  await peer.next("acquire");
+  peer.cut();
+  const second = await server.peer();
+  await second.greet("S1", { grace: 2940 });
+  const again = await second.next("acquire");
+  second.grant({ ...again, keys: ["b"] });
+  const release = await second.next("release");
+  assert.equal(release.id, again.id);
+  assert.equal(await failing, "forced");
 });
 
 test("another session than the one resumed vouches for nothing", async () => {

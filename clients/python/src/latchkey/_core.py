@@ -21,6 +21,7 @@ from latchkey.errors import (
     Cancelled,
     Closed,
     Expired,
+    Forced,
     LatchkeyError,
     ProtocolError,
     Refused,
@@ -304,10 +305,17 @@ class Core(Session):
             self._answer(call, None, error)
             return
         grant = _frames.grant(frame)
-        if grant.id != call.id or grant.tokens.keys() != set(call.spec.keys):
+        missing = set(call.spec.keys) - grant.tokens.keys()
+        other = grant.tokens.keys() - set(call.spec.keys)
+        if grant.id != call.id or other or (missing and not call.again):
             raise ProtocolError("a grant is of something else than was asked for")
         if call.abandoned:
             return  # the cancel, or the goodbye, is behind it and gives it back
+        if missing:
+            self._ours("release", {"id": grant.id}, now)
+            reason = "a key was taken away before the grant was heard; the others were given back"
+            self._answer(call, None, call.fail(Forced, reason))
+            return
         assert call.sent is not None
         lease = Lease(grant, call.spec, call.sink, call.sent)
         until = self.safe_until(lease)

@@ -80,7 +80,8 @@ impl Session {
         if call.fields.id.as_deref() != Some(&*grant.id) {
             return Err(Error::breach("a grant names another id than the request"));
         }
-        if !call.fields.same_keys(&grant.keys) {
+        let missing = call.fields.missing(&grant.keys);
+        if missing.is_none_or(|missing| missing > 0 && !call.again) {
             return Err(Error::breach("a grant names other keys than the request"));
         }
         if call.abandoned {
@@ -89,7 +90,13 @@ impl Session {
         let Some(mut call) = self.take_call(n) else { return Ok(()) };
         let Sink::Acquire(tx) = call.sink else { return Ok(()) };
         let id = grant.id.clone();
-        let told = match self.hold(grant, call.sent.unwrap_or(call.start), &mut call.asks) {
+        let granted = if missing == Some(0) {
+            self.hold(grant, call.sent.unwrap_or(call.start), &mut call.asks)
+        } else {
+            let reason = "a key was taken away before the grant was heard; the others were given back";
+            Err(Error::new(Code::Forced, reason))
+        };
+        let told = match granted {
             Ok(granted) => Ok(granted),
             Err(error) => {
                 // Giving it back is kinder than letting the key idle until the broker ends it.

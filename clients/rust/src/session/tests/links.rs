@@ -537,7 +537,7 @@ fn nothing_breaks_whatever_the_broker_says() {
 fn a_grant_of_something_else_than_was_asked_for_is_none() {
     let mut rig = Rig::open(3000);
     let (_, mut rx) = rig.acquire(&["a", "b"], options());
-    for other in [json!(["a", "c"]), json!(["a"])] {
+    for other in [json!(["a"]), json!(["a", "c"])] {
         let mut asked = rig.one();
         asked["keys"] = other;
         rig.grant(&asked, 5);
@@ -549,6 +549,22 @@ fn a_grant_of_something_else_than_was_asked_for_is_none() {
     asked["keys"] = json!(["b", "a"]);
     rig.grant(&asked, 6);
     assert_eq!(&*rx.try_recv().unwrap().unwrap().tokens, [Some(6), Some(7)]);
+}
+
+#[test]
+fn what_is_left_of_a_grant_that_was_not_heard_is_given_back() {
+    let mut rig = Rig::open(3000);
+    let (_, mut rx) = rig.acquire(&["a", "b"], options());
+    rig.one();
+    rig.cut();
+    rig.reconnect();
+    rig.greet(json!({"session": "S1", "grace": 2940, "leases": []}));
+    let mut again = rig.one();
+    again["keys"] = json!(["b"]);
+    rig.grant(&again, 5);
+    assert_eq!(code(&mut rx), "forced");
+    let release = rig.one();
+    assert_eq!((&release["do"], &release["id"]), (&json!("release"), &again["id"]));
 }
 
 #[test]
