@@ -287,17 +287,22 @@ func (c *Client) settle(k *link, r Request, h *Held, o outcome) (Lease, error) {
 		return Lease{}, o.err
 	}
 	until := SafeUntil(o.lease, k.session)
-	if until.IsZero() || time.Now().Before(until) {
+	code, reason := ErrExpired, "the grant arrived when its time was already up; it was given back"
+	switch {
+	case h != nil && len(o.lease.Holds) < len(r.Keys):
+		// Its first answer was lost, and a key of it was forced since. A holder
+		// would act on all of them.
+		code, reason = ErrForced, "a key was taken away before the grant was heard; the others were given back"
+	case until.IsZero() || time.Now().Before(until):
 		return o.lease, nil
 	}
-	// The answer came so late that acting on it is not safe. Giving it back is
-	// kinder than letting the key idle until the service ends the hold.
+	// The answer is of no use. Giving it back is kinder than letting the keys idle
+	// until the service ends the hold.
 	if h != nil {
 		h.drop()
 	}
 	c.giveBack(&Held{c: c, id: r.ID, link: k, lease: o.lease})
-	return Lease{}, &Error{Code: ErrExpired, Op: "acquire", Key: r.Keys[0],
-		Reason: "the grant arrived when its time was already up; it was given back"}
+	return Lease{}, &Error{Code: code, Op: "acquire", Key: r.Keys[0], Reason: reason}
 }
 
 // abandon cancels a request whose context ended.

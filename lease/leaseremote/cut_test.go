@@ -3,6 +3,8 @@ package leaseremote
 import (
 	"context"
 	"errors"
+	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -69,6 +71,44 @@ func TestLostGrant(t *testing.T) {
 			}
 		})
 	}
+}
+
+// A grant that was not heard, and of which a key was taken away meanwhile, is no
+// grant: whoever holds acts on all of the keys. What is left is given back.
+func TestLostGrantThatLostAKey(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		b := newBroker(t, leaselocal.Options{})
+		c, err := lease.Connect(t.Context(), b.connect(), lease.ClientOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close(context.WithoutCancel(t.Context()))
+		var met sync.Once
+		b.decide(func(fromBroker bool, line string) verdict {
+			got := pass
+			if fromBroker && strings.Contains(line, `"tokens"`) {
+				met.Do(func() {
+					if _, err := b.svc.Force(t.Context(), lease.ForceRequest{Key: "b"}); err != nil {
+						t.Error(err)
+					}
+					got = cutThere
+				})
+			}
+			return got
+		})
+		ran := false
+		err = c.Do(t.Context(), lease.Request{Keys: []string{"a", "b"}}, func(context.Context, *lease.Held) error {
+			ran = true
+			return nil
+		})
+		if !errors.Is(err, lease.ErrForced) || ran {
+			t.Errorf("got %v, ran %v; want that a key was forced", err, ran)
+		}
+		synctest.Wait()
+		if got := b.holders("a"); len(got) != 0 {
+			t.Errorf("a is held by %v", got)
+		}
+	})
 }
 
 // A release whose answer was lost was carried out: that is a success, by id and
