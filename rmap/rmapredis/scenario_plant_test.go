@@ -43,7 +43,7 @@ var plants = []struct{ name, file, old, new, test string }{
 	{"foreign data is written into", "lua/prelude.lua",
 		"elseif redis.call('EXISTS', HASH) == 1 then\n  map.fail('FOREIGN')\n", "elseif false then\n  map.fail('FOREIGN')\n", "TestS16ForeignData"},
 	{"SetAndWait does not wait", "../wait.go",
-		"	if err := m.waitFor(ctx, r); err != nil {\n		if", "	if err := ctx.Err(); err != nil {\n		if", "TestP10LostOwnNotice"},
+		"	err = m.waitFor(ctx, r)\n	if err == nil {\n", "	err = ctx.Err()\n	if err == nil {\n", "TestP10LostOwnNotice"},
 	{"a map with nothing new is read anew after each loss", "../keeper.go",
 		"		case meeting == feed.Current:\n", "		case meeting == feed.Current && !m.copy.rushed:\n", "TestH05NoReloadAfterAnEmptyLoss"},
 	{"the log is never used", "../keeper.go", "		if try == 0 {\n", "		if try == loadTries {\n", "TestS05CutOff"},
