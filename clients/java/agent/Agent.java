@@ -158,7 +158,7 @@ public final class Agent {
     say("event", "granted", "ref", ref, "tokens", hold.tokens(), "safe_ms", left(hold));
     hold.onLost(
         cause -> {
-          if (cause instanceof ClosedException) return;
+          if (cause instanceof HoldClosedException) return;
           long late = Math.max(0, -hold.safeFor().toMillis());
           boolean safe = hold.isSafe();
           say("event", "lost", "ref", ref, "code", cause.code(), "late_ms", late, "safe", safe);

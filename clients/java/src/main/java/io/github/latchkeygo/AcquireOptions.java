@@ -8,6 +8,7 @@ import java.util.Collection;
 import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
+import java.util.Objects;
 import java.util.function.BiConsumer;
 import java.util.function.Consumer;
 
@@ -179,12 +180,17 @@ public final class AcquireOptions {
   }
 
   /**
-   * Holds that will not be released before this request is answered, for finding deadlocks.
+   * Holds that will not be released before this request is answered, for finding deadlocks. Those
+   * of each {@link Client#call} around, in the same thread, are added unless the request is
+   * asynchronous.
    *
    * @param ids ids of holds, up to 64, of this or another session
    * @return a changed copy
    */
   public AcquireOptions declared(Collection<String> ids) {
+    if (ids != null) {
+      for (String id : ids) Objects.requireNonNull(id, "one of the declared ids is null");
+    }
     return with("declared", ids == null || ids.isEmpty() ? null : List.copyOf(ids));
   }
 
@@ -239,12 +245,29 @@ public final class AcquireOptions {
   /** The fields of the request. The default ttl is spelled out, so that repeats mean the same. */
   Map<String, Object> fields(Collection<String> keys) {
     Map<String, Object> out = new LinkedHashMap<>(fields);
+    for (String key : Objects.requireNonNull(keys, "the keys are null")) {
+      Objects.requireNonNull(key, "one of the keys is null");
+    }
     if (keys.size() == 1) out.put("key", keys.iterator().next());
     else out.put("keys", List.copyOf(new ArrayList<>(keys)));
     out.computeIfAbsent("id", absent -> Session.randomId());
     if (!out.containsKey("forever")) out.putIfAbsent("ttl", Limits.DEFAULT_TTL);
     checkTtl(out);
+    checkWait(out);
     return out;
+  }
+
+  private static void checkWait(Map<String, Object> fields) {
+    if (!(fields.get("wait") instanceof Long wait)) return;
+    if (fields.containsKey("try")) {
+      throw refuse("tryOnce() does not wait: leave out waitAtMost").describe("acquire", "");
+    }
+    if (wait < 1) {
+      throw refuse(
+              "waitAtMost is %d ms: use tryOnce() not to wait, or leave it out to wait without bound"
+                  .formatted(wait))
+          .describe("acquire", "");
+    }
   }
 
   /** Refuses what the margin and a scheduling delay would use up. */

@@ -11,10 +11,12 @@ import java.nio.charset.StandardCharsets;
 import java.util.ArrayList;
 import java.util.Collection;
 import java.util.LinkedHashMap;
+import java.util.LinkedHashSet;
 import java.util.List;
 import java.util.Map;
 import java.util.Objects;
 import java.util.OptionalLong;
+import java.util.Set;
 import java.util.concurrent.CancellationException;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.CompletionException;
@@ -31,6 +33,12 @@ import java.util.concurrent.TimeoutException;
  */
 public final class Client implements AutoCloseable {
   private static final String DEFAULT_ADDRESS = "127.0.0.1:6970";
+
+  /** A hold that {@link #call} keeps while its body runs, and the ones around it. */
+  private record Scope(Hold hold, Scope outer) {}
+
+  /** The innermost one of each thread. */
+  private static final ThreadLocal<Scope> SCOPES = new ThreadLocal<>();
 
   private final Session session;
 
@@ -89,6 +97,7 @@ public final class Client implements AutoCloseable {
    * @throws ProtocolException when what answers is no broker
    */
   public static Client connect(ConnectOptions options) throws InterruptedException {
+    Objects.requireNonNull(options, "the options are null");
     String address = options.address;
     if (address == null) address = System.getenv("LATCHKEY_SERVER");
     if (address == null || address.isEmpty()) address = DEFAULT_ADDRESS;
@@ -149,7 +158,7 @@ public final class Client implements AutoCloseable {
    * @throws InterruptedException if the thread was interrupted; nothing stays behind
    */
   public Hold acquire(String key) throws InterruptedException {
-    return acquire(List.of(key), AcquireOptions.defaults());
+    return acquire(key, AcquireOptions.defaults());
   }
 
   /**
@@ -161,7 +170,7 @@ public final class Client implements AutoCloseable {
    * @throws InterruptedException if the thread was interrupted; nothing stays behind
    */
   public Hold acquire(String key, AcquireOptions options) throws InterruptedException {
-    return acquire(List.of(key), options);
+    return acquire(one(key), options);
   }
 
   /**
@@ -178,8 +187,11 @@ public final class Client implements AutoCloseable {
    * @throws WaitTimeoutException when its bound on waiting passed
    */
   public Hold acquire(Collection<String> keys, AcquireOptions options) throws InterruptedException {
+    Objects.requireNonNull(options, "the options are null");
+    Map<String, Object> fields = options.fields(keys);
+    declareAround(fields);
     if (Thread.interrupted()) throw new InterruptedException();
-    Call call = session.acquire(options.fields(keys), options);
+    Call call = session.acquire(fields, options);
     try {
       return await(call.granted);
     } catch (InterruptedException e) {
@@ -194,6 +206,23 @@ public final class Client implements AutoCloseable {
     }
   }
 
+  private static List<String> one(String key) {
+    return List.of(Objects.requireNonNull(key, "the key is null"));
+  }
+
+  /**
+   * Declares the holds of the calls around, which cannot be released before this thread has its
+   * answer, so that waiting for oneself is refused rather than for ever.
+   */
+  private static void declareAround(Map<String, Object> fields) {
+    Set<Object> ids = new LinkedHashSet<>();
+    if (fields.get("declared") instanceof List<?> declared) ids.addAll(declared);
+    for (Scope s = SCOPES.get(); s != null && ids.size() < Limits.MAX_DECLARED; s = s.outer) {
+      if (s.hold.keeps() && !s.hold.id().equals(fields.get("id"))) ids.add(s.hold.id());
+    }
+    if (!ids.isEmpty()) fields.put("declared", List.copyOf(ids));
+  }
+
   /**
    * As {@link #acquire(String, AcquireOptions)}.
    *
@@ -202,7 +231,7 @@ public final class Client implements AutoCloseable {
    * @return completes with the hold
    */
   public CompletableFuture<Hold> acquireAsync(String key, AcquireOptions options) {
-    return acquireAsync(List.of(key), options);
+    return acquireAsync(one(key), options);
   }
 
   /**
@@ -215,6 +244,7 @@ public final class Client implements AutoCloseable {
    * @return completes with the hold
    */
   public CompletableFuture<Hold> acquireAsync(Collection<String> keys, AcquireOptions options) {
+    Objects.requireNonNull(options, "the options are null");
     CompletableFuture<Hold> out = new CompletableFuture<>();
     Call call;
     try {
@@ -251,7 +281,7 @@ public final class Client implements AutoCloseable {
    */
   public <T, E extends Exception> T call(String key, Body<T, E> body)
       throws E, InterruptedException {
-    return call(List.of(key), AcquireOptions.defaults(), body);
+    return call(key, AcquireOptions.defaults(), body);
   }
 
   /**
@@ -269,7 +299,7 @@ public final class Client implements AutoCloseable {
    */
   public <T, E extends Exception> T call(String key, AcquireOptions options, Body<T, E> body)
       throws E, InterruptedException {
-    return call(List.of(key), options, body);
+    return call(one(key), options, body);
   }
 
   /**
@@ -287,11 +317,15 @@ public final class Client implements AutoCloseable {
    * @throws InterruptedException if the thread was interrupted, other than by a loss
    * @throws LeaseLostException if the lease was lost meanwhile; its cause is what the body threw,
    *     if that was something else
+   * @throws DeadlockException if this thread already holds a key of these by a call around
    */
   public <T, E extends Exception> T call(
       Collection<String> keys, AcquireOptions options, Body<T, E> body)
       throws E, InterruptedException {
+    Objects.requireNonNull(body, "the body is null");
     Hold hold = acquire(keys, options);
+    Scope outer = SCOPES.get();
+    SCOPES.set(new Scope(hold, outer));
     Interrupter interrupter = new Interrupter(Thread.currentThread());
     Throwable failure = null;
     try {
@@ -301,22 +335,26 @@ public final class Client implements AutoCloseable {
       failure = t;
       throw t;
     } finally {
+      if (outer == null) SCOPES.remove();
+      else SCOPES.set(outer);
       interrupter.over();
       hold.atLoss(null);
       hold.settle();
       session.loop.enter();
-      LatchkeyException cause = hold.cause();
+      LeaseLostException cause = hold.cause();
       session.loop.exit();
-      if (cause != null) throwLoss(cause, failure);
+      if (cause != null && !tells(failure, cause)) {
+        boolean silent = failure == null || failure instanceof InterruptedException;
+        throw silent ? cause.fresh() : cause.withCause(failure);
+      }
     }
   }
 
-  private static void throwLoss(LatchkeyException cause, Throwable failure) {
-    boolean same =
-        failure == null
-            || failure instanceof InterruptedException
-            || (failure instanceof LatchkeyException e && e.code().equals(cause.code()));
-    throw same ? cause.fresh() : cause.withCause(failure);
+  /** Whether what the body threw is the loss itself, as from {@link Hold#check()}. */
+  private static boolean tells(Throwable failure, LeaseLostException cause) {
+    return failure instanceof LeaseLostException e
+        && e.code().equals(cause.code())
+        && e.key().equals(cause.key());
   }
 
   /** Interrupts a thread at a loss, and takes the interrupt back when it came too late. */
@@ -362,7 +400,8 @@ public final class Client implements AutoCloseable {
    * @throws InterruptedException if the thread was interrupted
    */
   public Watch watchKey(String key) throws InterruptedException {
-    return watch(Map.of("key", key), Limits.DEFAULT_WATCH_BUFFER);
+    return watch(
+        Map.of("key", Objects.requireNonNull(key, "the key is null")), Limits.DEFAULT_WATCH_BUFFER);
   }
 
   /**
@@ -385,6 +424,7 @@ public final class Client implements AutoCloseable {
    * @throws InterruptedException if the thread was interrupted
    */
   public Watch watchPrefix(String prefix, int buffer) throws InterruptedException {
+    Objects.requireNonNull(prefix, "the prefix is null");
     return watch(prefix.isEmpty() ? Map.of() : Map.of("prefix", prefix), buffer);
   }
 
@@ -433,7 +473,7 @@ public final class Client implements AutoCloseable {
   private Forced force(String key, OptionalLong token, String by, String reason)
       throws InterruptedException {
     Map<String, Object> fields = new LinkedHashMap<>();
-    fields.put("key", Objects.requireNonNull(key));
+    fields.put("key", Objects.requireNonNull(key, "the key is null"));
     token.ifPresent(t -> fields.put("token", t));
     if (by != null && !by.isEmpty()) fields.put("by", by);
     if (reason != null && !reason.isEmpty()) fields.put("reason", reason);

@@ -11,6 +11,7 @@ import java.util.Collections;
 import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
+import java.util.Objects;
 import java.util.Optional;
 import java.util.OptionalLong;
 import java.util.concurrent.CompletableFuture;
@@ -41,12 +42,12 @@ public final class Hold implements AutoCloseable {
   private final List<String> keys;
   private final List<OptionalLong> tokens;
   private final Duration waited;
-  private final CompletableFuture<LatchkeyException> lost = new CompletableFuture<>();
+  private final CompletableFuture<LeaseLostException> lost = new CompletableFuture<>();
 
   // Behind the lock of the loop.
   private final Loop.Alarm alarm;
   private Phase phase = Phase.HELD;
-  private LatchkeyException cause;
+  private LeaseLostException cause;
   private Runnable atLoss; // called under the lock: it must be quick
   private long until; // of the lease, or what was safe when it was lost
   private long ttl; // in milliseconds
@@ -223,7 +224,6 @@ public final class Hold implements AutoCloseable {
    *
    * @throws LeaseLostException when the lease is lost
    * @throws NotHeldException when it was released
-   * @throws ClosedException when the client was closed
    */
   public void check() {
     LatchkeyException ended = ended();
@@ -242,13 +242,12 @@ public final class Hold implements AutoCloseable {
   }
 
   /**
-   * Completes when the hold is lost, with the {@link LeaseLostException}, or when the client is
-   * closed, with a {@link ClosedException}; on the client's thread for callbacks. It does not
-   * complete on release.
+   * Completes when the hold is lost, with why, which includes that the client was closed; on the
+   * client's thread for callbacks. It does not complete on release.
    *
    * @return the stage
    */
-  public CompletionStage<LatchkeyException> lost() {
+  public CompletionStage<LeaseLostException> lost() {
     return lost.minimalCompletionStage();
   }
 
@@ -258,7 +257,8 @@ public final class Hold implements AutoCloseable {
    *
    * @param callback gets the cause
    */
-  public void onLost(Consumer<? super LatchkeyException> callback) {
+  public void onLost(Consumer<? super LeaseLostException> callback) {
+    Objects.requireNonNull(callback, "the callback is null");
     lost.thenAccept(
         why -> {
           try {
@@ -307,7 +307,8 @@ public final class Hold implements AutoCloseable {
   }
 
   private static Map<String, Object> ttlFields(Duration ttl) {
-    Map<String, Object> fields = Map.of("ttl", AcquireOptions.millis(ttl));
+    Map<String, Object> fields =
+        Map.of("ttl", AcquireOptions.millis(Objects.requireNonNull(ttl, "the ttl is null")));
     AcquireOptions.checkTtl(fields);
     return fields;
   }
@@ -382,7 +383,6 @@ public final class Hold implements AutoCloseable {
    * interrupted. What is not confirmed by then ends with its ttl or session.
    *
    * @throws LeaseLostException when the lease was lost before
-   * @throws ClosedException when the client was closed before
    */
   @Override
   public void close() {
@@ -437,7 +437,13 @@ public final class Hold implements AutoCloseable {
 
   private Void released(LatchkeyException error) {
     String code = error == null ? "" : error.code();
-    if (error == null || code.equals("not_held") || code.equals("over")) given = true;
+    boolean gone = code.equals("not_held") || code.equals("over");
+    if (error == null || gone) given = true;
+    if (gone && cause == null) {
+      String reason = "the broker did not know the hold any more when it was released";
+      Details details = Details.of("release", key()).reason(reason).cause(error);
+      cause = LatchkeyException.loss("expired", details);
+    }
     if (cause != null) throw cause;
     if (error != null) throw error;
     return null;
@@ -449,7 +455,17 @@ public final class Hold implements AutoCloseable {
     return options;
   }
 
-  LatchkeyException cause() {
+  /** Whether it is held, for all that is known without a look at the clock. */
+  boolean keeps() {
+    session.loop.enter();
+    try {
+      return phase == Phase.HELD;
+    } finally {
+      session.loop.exit();
+    }
+  }
+
+  LeaseLostException cause() {
     return cause;
   }
 
@@ -500,13 +516,13 @@ public final class Hold implements AutoCloseable {
     if (phase != Phase.HELD) return;
     until = deadline();
     phase = Phase.LOST;
-    cause = LatchkeyException.of(code, Details.of("hold", key()).reason(reason).cause(why));
+    cause = LatchkeyException.loss(code, Details.of("hold", key()).reason(reason).cause(why));
     // The session's end released it, and a closed client cannot ask.
     given = code.equals("session_lost") || code.equals("closed");
     alarm.clear();
     session.forget(this);
     if (atLoss != null) atLoss.run();
-    LatchkeyException told = cause;
+    LeaseLostException told = cause;
     session.callbacks.run("onLost", () -> lost.complete(told), null);
   }
 

@@ -142,6 +142,15 @@ public abstract class LatchkeyException extends RuntimeException {
     return CLASSES.getOrDefault(code, InternalException::new).apply(code, d);
   }
 
+  /** Makes the loss of a hold for a code. */
+  static LeaseLostException loss(String code, Details d) {
+    return switch (code) {
+      case "not_held" -> new HoldReleasedException(code, d);
+      case "closed" -> new HoldClosedException(code, d);
+      default -> of(code, d) instanceof LeaseLostException l ? l : new LeaseLostException(code, d);
+    };
+  }
+
   static LatchkeyException of(String code, String reason) {
     return of(code, Details.of("", "").reason(reason));
   }
@@ -167,7 +176,7 @@ public abstract class LatchkeyException extends RuntimeException {
 
   /** A copy to be thrown in the caller's thread, whose stack trace shows the caller. */
   LatchkeyException fresh() {
-    return again(op, key, getCause() == null ? this : getCause());
+    return again(op, key, getCause());
   }
 
   LatchkeyException withCause(Throwable cause) {
@@ -177,19 +186,25 @@ public abstract class LatchkeyException extends RuntimeException {
   private LatchkeyException again(String byOp, String aboutKey, Throwable cause) {
     if (this instanceof FencingUnknownException) return this;
     Details d = Details.of(byOp, aboutKey).reason(reason).cause(cause);
-    return of(code, d.holders(holders()).cycle(cycle()));
+    d.holders(holders()).cycle(cycle());
+    return this instanceof LeaseLostException ? loss(code, d) : of(code, d);
   }
 
   private static String render(String code, Details d) {
     StringBuilder text = new StringBuilder(d.op);
     if (!d.key.isEmpty()) text.append(text.isEmpty() ? "" : " ").append(Json.quote(d.key));
     text.append(text.isEmpty() ? "" : ": ").append(code.replace('_', ' '));
-    if (!d.reason.isEmpty()) text.append(": ").append(d.reason);
+    boolean oneself = d.cycle.size() == 1;
+    if (!d.reason.isEmpty() && !oneself) text.append(": ").append(d.reason);
     if (!d.holders.isEmpty()) {
       text.append(": held by ");
-      text.append(d.holders.stream().map(Holder::render).collect(Collectors.joining("; ")));
+      text.append(d.holders.stream().map(Holder::toString).collect(Collectors.joining("; ")));
     }
-    if (!d.cycle.isEmpty()) {
+    if (oneself) {
+      CycleEntry self = d.cycle.get(0);
+      text.append(": you already hold this key: ").append(Json.quote(self.key()));
+      if (!self.who().isEmpty()) text.append(", as ").append(self.who());
+    } else if (!d.cycle.isEmpty()) {
       text.append(": ");
       text.append(
           d.cycle.stream()

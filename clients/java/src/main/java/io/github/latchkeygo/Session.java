@@ -1044,6 +1044,11 @@ final class Session implements Link.Owner {
     if (options.logger == null) return;
     // Without the stack, which would show this client's thread and nothing of the cause.
     String text = "latchkey: " + message + (error == null ? "" : ": " + error.getMessage());
-    callbacks.run("a logger", () -> options.logger.log(level, text + " (" + address + ")"), null);
+    Runnable tell =
+        () -> {
+          options.logger.log(level, text + " (" + address + ")");
+          if (error != null) options.logger.log(Level.DEBUG, "latchkey: " + message, error);
+        };
+    callbacks.run("a logger", tell, null);
   }
 }

@@ -42,6 +42,30 @@ final class BrokerTest {
   }
 
   @Test
+  void aCallInACallOnTheSameKeyIsRefused() throws Exception {
+    try (Broker broker = new Broker()) {
+      Client a = broker.connect(options().name("a"));
+      String inner =
+          a.call(
+              "k",
+              outer -> {
+                LatchkeyException e =
+                    assertThrows(DeadlockException.class, () -> a.call("k", hold -> null));
+                String told = "acquire \"k\": deadlock: you already hold this key: \"k\", as a";
+                assertTrue(e.getMessage().startsWith(told), e.getMessage());
+                assertEquals("k", e.cycle().get(0).key());
+                return a.call("other", hold -> a.call("third", deep -> "done"));
+              });
+      assertEquals("done", inner);
+      a.call("k", hold -> null); // nothing is declared any more
+      Hold plain = a.acquire("k");
+      CompletableFuture<Hold> second = waiting(a, "k", PLAIN);
+      plain.release();
+      within("a request without a call around waits", second);
+    }
+  }
+
+  @Test
   void modesManyKeysBusyTimeoutOrderAndTokens() throws Exception {
     try (Broker broker = new Broker()) {
       Client a = broker.connect(options().name("a"));

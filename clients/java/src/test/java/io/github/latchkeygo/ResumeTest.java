@@ -98,7 +98,8 @@ final class ResumeTest {
   @Test
   void whatAResumeFindsPastItsDeadlineIsLostAndGivenBack() throws Exception {
     Shifted clock = new Shifted();
-    Connected c = server.client(options().clock(clock));
+    Duration calm = Duration.ofMinutes(10); // no attempt to connect ends within the shift
+    Connected c = server.client(options().grace(calm).connectTimeout(calm).clock(clock));
     Hold hold = c.hold("a", PLAIN.renew(false), 17L);
     c.peer().cut();
     Peer second = server.peer();
@@ -106,7 +107,8 @@ final class ResumeTest {
     Object n = second.next("open").get("n");
     clock.shift(Duration.ofSeconds(40)); // unseen by any timer, and within the grace
     second.send(
-        frame("n", n, "ok", true, "session", "S1", "grace", 60000, "leases", List.of(lease(hold))));
+        frame(
+            "n", n, "ok", true, "session", "S1", "grace", 600000, "leases", List.of(lease(hold))));
     assertEquals(hold.id(), second.next("release").get("id"));
     assertEquals("expired", lost(hold).code());
     c.client().acquireAsync("b", PLAIN);

@@ -169,7 +169,7 @@ final class Scripted implements AutoCloseable {
   }
 
   /** The cause of a hold's loss. */
-  static LatchkeyException lost(Hold hold) throws InterruptedException {
+  static LeaseLostException lost(Hold hold) throws InterruptedException {
     return within("the hold is lost", hold.lost().toCompletableFuture());
   }
 

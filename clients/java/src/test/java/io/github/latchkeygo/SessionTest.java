@@ -794,12 +794,12 @@ final class SessionTest {
             });
     c.peer().ok(c.peer().next("close"));
     for (CompletableFuture<?> call : calls) assertEquals("closed", code(call));
-    assertInstanceOf(ClosedException.class, lost(hold));
+    assertInstanceOf(HoldClosedException.class, lost(hold));
     within("close", closing);
     client.close();
     assertThrows(ClosedException.class, () -> client.acquire("d"));
-    assertThrows(ClosedException.class, hold::release);
-    assertThrows(ClosedException.class, hold::close);
+    assertThrows(HoldClosedException.class, hold::release);
+    assertThrows(HoldClosedException.class, hold::close);
     assertFalse(hold.isSafe());
     assertEquals(List.of(), threads());
   }
