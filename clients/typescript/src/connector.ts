@@ -50,8 +50,8 @@ export interface ConnectorOwner {
   patience(): number;
   /** The session is open; `proceed` has to be called once requests may be sent. */
   opened(link: Link, opening: Opening, body: JsonObject, proceed: () => void): void;
-  /** There is no session to resume; what `opening` says next is asked on the same connection. */
-  notResumed(): void;
+  /** There is no session to resume. Returns whether to ask on the same connection what `opening` says next. */
+  notResumed(): boolean;
   /** A frame of the open session. */
   take(link: Link, reply: Reply): void;
   /** A connection broke, or none could be made. Returns whether to make another. */
@@ -96,6 +96,11 @@ export class Connector implements LinkOwner {
     this.#opening = undefined;
     this.#link = new Link(this.#target, this);
     this.#alarm.set(this.#clock.now() + this.#owner.patience());
+  }
+
+  /** Begins an attempt now if there is none. */
+  hasten(): void {
+    if (this.#link === undefined) this.start();
   }
 
   /** Makes no connection any more. The one that is there, if any, is the caller's to end. */
@@ -173,8 +178,7 @@ export class Connector implements LinkOwner {
         link.fail(error);
         return;
       }
-      this.#owner.notResumed();
-      if (link === this.#link) this.#open(link);
+      if (this.#owner.notResumed() && link === this.#link) this.#open(link);
     }
   }
 

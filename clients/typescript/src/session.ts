@@ -146,8 +146,10 @@ export class Session implements ConnectorOwner, HoldHost {
     return this.#opened && this.#grace > 0 ? Math.min(patience, Math.max(this.#grace / 3, 250)) : patience;
   }
 
-  notResumed(): void {
+  notResumed(): boolean {
     this.#loseSession();
+    this.#farewell?.(); // there is nobody to say goodbye to
+    return this.#closing === undefined;
   }
 
   opened(link: Link, opening: Opening, body: JsonObject, proceed: () => void): void {
@@ -179,6 +181,8 @@ export class Session implements ConnectorOwner, HoldHost {
   broke({ error, ready, hopeless }: Break): boolean {
     this.#pinger.clear();
     if (this.#farewell !== undefined) {
+      const taken = error.code === "session_lost" && !this.#connector.excuse();
+      if (!ready && !taken) return true; // the next one says goodbye if it comes in time
       this.#farewell();
       return false;
     }
@@ -629,8 +633,6 @@ export class Session implements ConnectorOwner, HoldHost {
   async #close(): Promise<void> {
     // The rest runs once close is marked as begun, so that no callback begins anything.
     await Promise.resolve();
-    const link = this.#connector.stop();
-    const ready = this.#connector.line !== undefined;
     this.#clearAlarms();
     for (const hold of [...this.#holds.values()]) {
       const reason = "the client was closed";
@@ -645,14 +647,16 @@ export class Session implements ConnectorOwner, HoldHost {
     }
     for (const watch of this.#watches.values()) watch.end(closedError("watch"));
     this.#watches.clear();
-    if (link === undefined) return;
-    if (ready) await this.#goodbye(link);
+    if (this.#id !== "") await this.#goodbye();
+    this.#clearAlarms();
+    const link = this.#connector.stop();
     this.#connector.forget();
-    link.drop();
-    await link.gone();
+    link?.drop();
+    await link?.gone();
   }
 
-  #goodbye(link: Link): Promise<void> {
+  /** Without a connection, the next one says it if it comes in time: others may wait for what was held. */
+  #goodbye(): Promise<void> {
     return new Promise((resolve) => {
       const limit = setTimeout(() => {
         this.#log("warn", "the goodbye was not answered; what was held ends with the grace", {});
@@ -664,7 +668,7 @@ export class Session implements ConnectorOwner, HoldHost {
       };
       const done = (): void => this.#farewell?.();
       this.#calls.ours("close", {}, { resolve: done, reject: done });
-      if (link !== this.#connector.line) done();
+      this.#connector.hasten();
     });
   }
 

@@ -782,6 +782,30 @@ test("close does not wait for a broker that does not answer", async () => {
   await within("close", client.close(), 5000);
 });
 
+test("close without a connection: the next one says goodbye, if it comes in time", async () => {
+  const { client, peer } = await server.client();
+  await held(peer, client.acquire("a"));
+  peer.cut();
+  const second = await server.peer();
+  const closing = client.close();
+  const open = await second.greet("S1", { grace: 2940 });
+  assert.equal(open.resume, "S1");
+  const goodbye = await second.next("close");
+  second.send({ n: goodbye.n, ok: true });
+  await within("close", closing);
+
+  const { client: away, peer: last } = await server.client();
+  last.cut();
+  const third = await server.peer();
+  const leaving = away.close();
+  await third.next();
+  third.send({ latchkey: 1 });
+  const asked = await third.next("open");
+  third.send({ n: asked.n, ok: false, code: "session_lost", op: "open" });
+  await within("close", leaving);
+  assert.equal(third.unread, 0, "no other session is opened");
+});
+
 test("a second client that resumes the session: this one does not take it back", async () => {
   const { client, peer } = await server.client();
   const hold = await held(peer, client.acquire("a"));

@@ -126,7 +126,9 @@ impl Session {
                     return Err(error);
                 }
                 self.lose_session();
-                if !self.closing {
+                if self.closing {
+                    self.finish();
+                } else {
                     self.greet();
                 }
                 return Ok(());
@@ -200,8 +202,12 @@ impl Session {
         }
         self.alarms.clear(Alarm::Ping);
         self.alarms.clear(Alarm::Attempt);
-        if self.closing {
+        if self.closing && (was_ready || self.id.is_empty() || taken && !self.excuse()) {
             self.finish();
+            return;
+        }
+        if self.closing {
+            self.try_again();
             return;
         }
         if self.first.is_some() {
@@ -225,6 +231,10 @@ impl Session {
                 }
             }
         }
+        self.try_again();
+    }
+
+    fn try_again(&mut self) {
         let pause = self.pause_next;
         self.pause_next = (2 * pause).clamp(FIRST_PAUSE, LONGEST_PAUSE);
         // Between half of a pause and all of it, so that many clients do not come back in step.

@@ -12,13 +12,16 @@ impl Session {
         if self.closing {
             return;
         }
-        let ready = self.link == Link::Ready;
         self.settle();
-        if ready {
-            self.alarms.set(Alarm::Goodbye, self.now.saturating_add(micros(CANCEL_WAIT)));
-            self.ours(Op::Close, Fields::default(), Sink::Goodbye);
-        } else {
-            self.finish();
+        if self.id.is_empty() {
+            self.finish(); // there is nobody to say goodbye to
+            return;
+        }
+        self.alarms.set(Alarm::Goodbye, self.now.saturating_add(micros(CANCEL_WAIT)));
+        self.ours(Op::Close, Fields::default(), Sink::Goodbye);
+        // Without a connection, the next one says it if it comes in time: others may wait for what was held.
+        if self.link == Link::Down {
+            self.alarms.set(Alarm::Attempt, self.now);
         }
     }
 

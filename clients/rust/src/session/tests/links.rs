@@ -435,6 +435,39 @@ fn close_answers_everybody_and_says_goodbye() {
     assert!(rig.logged.lock().unwrap().iter().any(|text| text.contains("goodbye")));
 }
 
+#[test]
+fn close_without_a_connection_says_goodbye_on_the_next_one() {
+    let mut rig = Rig::open(3000);
+    let hold = rig.held(&["a"], options());
+    rig.cut();
+    rig.s.close();
+    rig.effects();
+    assert!(!rig.s.finished);
+    rig.reconnect();
+    rig.cut();
+    rig.reconnect();
+    let open = rig.greet(json!({"session": "S1", "grace": 2940, "leases": [lease(&hold)]}));
+    assert_eq!(open["resume"], "S1");
+    let goodbye = rig.sent().into_iter().find(|frame| frame["do"] == "close").unwrap();
+    rig.answer(&goodbye, json!({}));
+    assert!(rig.s.finished && rig.s.alarms.next() == NEVER);
+
+    // There is nobody to say it to.
+    let mut rig = Rig::open(3000);
+    rig.cut();
+    rig.s.close();
+    rig.reconnect();
+    let open = rig.ask_open();
+    rig.fail(&open, "session_lost");
+    assert!(rig.s.finished && rig.sent().is_empty());
+
+    let mut rig = Rig::open(3000);
+    rig.cut();
+    rig.s.close();
+    rig.silence(1000);
+    assert!(rig.s.finished, "when none comes for a second");
+}
+
 /// Whatever a broker says, every call is answered by the end, and nothing panics.
 #[test]
 fn nothing_breaks_whatever_the_broker_says() {
