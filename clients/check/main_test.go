@@ -45,6 +45,7 @@ var languages = []*language{
 	foreign("typescript"),
 	foreign("python"),
 	foreign("rust"),
+	foreign("java"),
 }
 
 // foreign makes a language of a folder.
