@@ -241,7 +241,8 @@ impl Client {
 
     /// Says goodbye, which releases every hold that is not detached, and leaves no task and no socket
     /// behind. Whatever waits fails with `closed`. It takes a second at most when the broker does not
-    /// answer. A second call is harmless.
+    /// answer, or when there is no connection: one that is made meanwhile is used to say it. A second call
+    /// is harmless.
     pub async fn close(&self) {
         self.0.shared.with(Session::close);
         self.0.shared.ended.cancelled().await;

@@ -195,7 +195,8 @@ export class Client implements AsyncDisposable {
   /**
    * Says goodbye, which releases every hold that is not detached, and leaves no timer and no socket
    * behind. Whatever waits fails with `ClosedError`. It takes a second at most when the broker does
-   * not answer. A second call is harmless.
+   * not answer, or when there is no connection: one that is made meanwhile is used to say it. A second
+   * call is harmless.
    */
   close(): Promise<void> {
     return this.#session.close();
