@@ -253,7 +253,8 @@ final class Session implements Link.Owner {
           return;
         }
         loseSession();
-        if (from == link) greet(from);
+        if (farewell != null) farewell.complete(null); // there is nobody to say goodbye to
+        else if (from == link) greet(from);
       }
       default -> {}
     }
@@ -294,7 +295,8 @@ final class Session implements Link.Owner {
     attempt.clear();
     overdue.clear();
     if (g.resume) {
-      reconcile(leases, g.sent);
+      // A goodbye ends what is listed, except what was detached to last.
+      if (!closing) reconcile(leases, g.sent);
       proof(g.sent);
     } else {
       // What was held in an earlier session was told lost before this, so that the deadline of
@@ -331,7 +333,9 @@ final class Session implements Link.Owner {
     verdict.clear();
     attempt.clear();
     if (farewell != null) {
-      farewell.complete(null);
+      // The next one says goodbye if it comes in time.
+      if (wasReady || id.isEmpty() || (takenOver && !excuse())) farewell.complete(null);
+      else tryAgain();
       return;
     }
     if (first != null) {
@@ -353,6 +357,10 @@ final class Session implements Link.Owner {
       greetFouls = 0;
       for (Call call : new ArrayList<>(calls.values())) giveUp(call);
     }
+    tryAgain();
+  }
+
+  private void tryAgain() {
     long pause = pauseNext;
     pauseNext = Math.min(Math.max(2 * pause, FIRST_PAUSE), LONGEST_PAUSE);
     // Between half of a pause and all of it, so that many clients do not come back in step.
@@ -984,7 +992,6 @@ final class Session implements Link.Owner {
     try {
       if (closing) return closed;
       closing = true;
-      attempt.clear();
       pinger.clear();
       verdict.clear();
       reaper.clear();
@@ -1001,8 +1008,8 @@ final class Session implements Link.Owner {
       watches.clear();
       farewell = new CompletableFuture<>();
       farewell.thenRun(this::finish);
-      if (link == null || !ready) {
-        farewell.complete(null);
+      if (id.isEmpty()) {
+        farewell.complete(null); // there is nobody to say goodbye to
         return closed;
       }
       Loop.Alarm limit =
@@ -1013,6 +1020,9 @@ final class Session implements Link.Owner {
               });
       limit.set(now() + Limits.CANCEL_WAIT * Deadlines.MILLI);
       ours(new Call(++lastN, "close", Map.of(), now(), (a, e) -> farewell.complete(null)));
+      // Without a connection, the next one says it if it comes in time: others may wait for what
+      // was held.
+      if (link == null) attempt.set(now());
       return closed;
     } finally {
       loop.exit();

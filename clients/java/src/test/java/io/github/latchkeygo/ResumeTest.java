@@ -1,5 +1,6 @@
 package io.github.latchkeygo;
 
+import static io.github.latchkeygo.Scripted.async;
 import static io.github.latchkeygo.Scripted.code;
 import static io.github.latchkeygo.Scripted.failure;
 import static io.github.latchkeygo.Scripted.frame;
@@ -130,6 +131,45 @@ final class ResumeTest {
     third.greet("S1", "leases", List.of(lease(hold)));
     assertEquals(hold.id(), third.next("release").get("id"));
     assertInstanceOf(LeaseLostException.class, failure(releasing));
+  }
+
+  private static CompletableFuture<Void> closing(Client client) {
+    return async(
+        () -> {
+          client.close();
+          return null;
+        });
+  }
+
+  @Test
+  void closeWithoutAConnectionSaysGoodbyeOnTheNextOneIfItComesInTime() throws Exception {
+    Connected c = server.client();
+    Hold hold = c.hold("a");
+    c.peer().cut();
+    Peer second = server.peer();
+    CompletableFuture<Void> closing = closing(c.client());
+    assertEquals("closed", lost(hold).code());
+    second.cut();
+    Peer third = server.peer();
+    assertEquals("S1", third.greet("S1", "leases", List.of(lease(hold))).get("resume"));
+    third.ok(third.next("close"));
+    within("close", closing);
+    assertEquals(List.of(), SessionTest.threads());
+  }
+
+  @Test
+  void closeWithoutAConnectionAndWithoutASessionOpensNoOther() throws Exception {
+    Connected c = server.client();
+    Hold hold = c.hold("a");
+    c.peer().cut();
+    Peer second = server.peer();
+    CompletableFuture<Void> closing = closing(c.client());
+    assertEquals("closed", lost(hold).code());
+    second.hello();
+    second.fails(second.next("open"), "session_lost");
+    within("close", closing);
+    second.awaitEnd();
+    assertTrue(second.unread() <= 1, "nothing but the end");
   }
 
   @Test

@@ -120,8 +120,9 @@ final class Scripted implements AutoCloseable {
   @Override
   public synchronized void close() throws IOException {
     server.close();
-    for (Peer peer : all) peer.cut();
+    for (Peer peer : all) peer.leaving = true; // so that a goodbye is short
     for (Client client : clients) client.close();
+    for (Peer peer : all) peer.cut();
   }
 
   // Waiting.
@@ -203,6 +204,9 @@ final class Scripted implements AutoCloseable {
     /** Answers pings by itself. */
     volatile boolean pongs = true;
 
+    /** Answers a goodbye by itself. */
+    volatile boolean leaving;
+
     Peer(Socket socket) {
       this.socket = socket;
       start("scripted peer", this::read);
@@ -215,7 +219,8 @@ final class Scripted implements AutoCloseable {
                 new InputStreamReader(socket.getInputStream(), StandardCharsets.UTF_8));
         for (String line = in.readLine(); line != null; line = in.readLine()) {
           Map<String, Object> frame = Json.asObject(Json.parse(line));
-          if ("ping".equals(frame.get("do")) && pongs) send(frame("n", frame.get("n"), "ok", true));
+          Object op = frame.get("do");
+          if (("ping".equals(op) && pongs) || ("close".equals(op) && leaving)) ok(frame);
           else frames.add(frame);
         }
       } catch (IOException e) {
