@@ -3,7 +3,9 @@ package rmap_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"maps"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -20,10 +22,23 @@ type judge struct {
 	who   string
 	beat  time.Duration // the map's heartbeat
 	worst time.Duration // longest that a message is under way unless it is lost or the link is frozen
-	exact bool          // the server's clock is never set, so that entries must be hidden on time
+	began time.Time
+	exact bool // the server's clock is never set, so that entries must be hidden on time
 
 	mu     sync.Mutex // guards what follows
 	replay map[string]int
+	told   []string // the last events, and where they led on from, for the message of a failure
+}
+
+// toldKept is how many events a failure shows.
+const toldKept = 24
+
+// note keeps what was told last. The mutex is held.
+func (j *judge) note(format string, args ...any) {
+	if len(j.told) == toldKept {
+		j.told = append(j.told[:0], j.told[1:]...)
+	}
+	j.told = append(j.told, fmt.Sprintf("%v ", time.Since(j.began))+fmt.Sprintf(format, args...))
 }
 
 // fail reports what must not be, once: what follows from it is noise.
@@ -187,9 +202,14 @@ func (j *judge) watch(ctx context.Context, events int) {
 		at := shown.Revision()
 		j.mu.Lock()
 		j.replay = maps.Collect(shown.All())
+		j.note("begins at %v with %v", at, j.replay)
 		j.mu.Unlock()
 		for e := range sequence {
-			if e.Revision != at {
+			j.mu.Lock()
+			j.note("%v of %v: %q is %d, was %d (%t)", e.Cause, e.Revision, e.Key, e.New, e.Old, e.HasOld)
+			j.mu.Unlock()
+			// A subscriber that fell behind may have lost the rest of a revision of which it was told the beginning.
+			if e.Revision != at && e.Cause != rmap.CauseAgain {
 				j.replayed(at)
 				at = e.Revision
 			}
@@ -232,12 +252,12 @@ func (j *judge) replayed(at rmap.Revision) {
 	}
 	for key, v := range j.replay {
 		if e, ok := st.entries[key]; !ok || e.Value.Data != itoa(v) {
-			j.fail("by the events at %v %q is %d, and the store had %+v", at, key, v, e)
+			j.fail("by the events at %v %q is %d, and the store had %+v\n%s", at, key, v, e, strings.Join(j.told, "\n"))
 		}
 	}
 	for key, e := range st.entries {
 		if _, ok := j.replay[key]; !ok && !j.past(st, e) {
-			j.fail("by the events at %v there is no %q, and the store had %+v", at, key, e)
+			j.fail("by the events at %v there is no %q, and the store had %+v\n%s", at, key, e, strings.Join(j.told, "\n"))
 		}
 	}
 }

@@ -104,7 +104,7 @@ func simulate(t *testing.T, seed uint64) {
 }
 
 func (sim *simulation) judge(m *rmap.Map[string, int], l *link, who string) *judge {
-	return &judge{t: sim.t, s: sim.s, l: l, m: m, who: who, beat: sim.opts.Heartbeat, worst: slowest, exact: !sim.steps}
+	return &judge{t: sim.t, s: sim.s, l: l, m: m, who: who, beat: sim.opts.Heartbeat, worst: slowest, exact: !sim.steps, began: time.Now()}
 }
 
 // run has everybody at work until the time is over.
