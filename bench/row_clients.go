@@ -76,7 +76,7 @@ func clientPairs(callers int) row {
 		for _, name := range languages {
 			row.Pairs = append(row.Pairs, rounds.Pair{Ours: name, Peer: goClient}, rounds.Pair{Ours: name, Peer: npmClient})
 		}
-		res, err := rounds.Run(ctx, row, e.shorter())
+		res, err := rounds.Run(ctx, row, e.rounds)
 		return res, nil, err
 	}
 	return r
