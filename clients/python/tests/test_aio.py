@@ -339,7 +339,7 @@ def test_a_watch_that_is_not_read_has_one_gap(shared: Broker, key: str) -> None:
         async with aio.Client(shared.address) as client, client.watch(key) as events:
             for _ in range(520):
                 await (await client.acquire(key, renew=False)).release()
-            await soon(lambda: events._gap)
+            await soon(lambda: events._events._gap)
             kinds = [(await anext(events)).event for _ in range(1025)]
             assert kinds.count("gap") == 1 and kinds[-1] == "gap"
             await (await client.acquire(key)).release()
@@ -356,7 +356,7 @@ def test_a_watch_keeps_as_many_as_it_is_told(shared: Broker, key: str) -> None:
         async with aio.Client(shared.address) as client, client.watch(key, buffer=2) as events:
             for _ in range(2):
                 await (await client.acquire(key, renew=False)).release()
-            await soon(lambda: events._gap)
+            await soon(lambda: events._events._gap)
             assert [(await anext(events)).event for _ in range(3)] == ["granted", "released", "gap"]
             for buffer in (0, True, "2"):
                 with pytest.raises(errors.Refused, match="buffer must be"):

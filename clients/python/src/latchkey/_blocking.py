@@ -12,7 +12,6 @@ import contextvars
 import logging
 import os
 import threading
-from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import timedelta
 from types import TracebackType
@@ -20,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from latchkey import _hold, _request
 from latchkey._driver import Driver
+from latchkey._events import EventBuffer
 from latchkey._hold import AcquireOptions, BaseHold
 from latchkey._parts import Call, Lease, State
 from latchkey.errors import Closed, LatchkeyError, LeaseLost
@@ -191,11 +191,8 @@ class Watch:
         self._fields = fields
         self._call: Call | None = None
         self._answer = _Answer()
-        self._events: deque[Event] = deque()
-        self._buffer = buffer
-        self._gap = False
-        self._error: LatchkeyError | None = None
-        self._more = threading.Condition()
+        self._events = EventBuffer(buffer)
+        self._more = threading.Condition()  # guards _events
 
     def __enter__(self) -> Self:
         driver = self._client._running("watch")
@@ -222,15 +219,8 @@ class Watch:
     def next(self, timeout: float | None = None) -> Event | None:
         """Return the next event, or None when the watch was closed or the time is up."""
         with self._more:
-            self._more.wait_for(lambda: self._events or self._gap or self._error, timeout)
-            if self._events:
-                return self._events.popleft()
-            if self._gap:
-                self._gap = False
-                return Event("gap")
-            if self._error is None or (isinstance(self._error, Closed) and not self._error.reason):
-                return None
-            raise self._error
+            self._more.wait_for(lambda: self._events.ready, timeout)
+            return self._events.take()
 
     def close(self) -> None:
         """End the watch. A second call is harmless; another thread's iteration ends."""
@@ -247,18 +237,12 @@ class Watch:
 
     def _event(self, event: Event) -> None:
         with self._more:
-            if self._error is not None or self._gap:
-                return
-            if len(self._events) < self._buffer:
-                self._events.append(event)
-            else:
-                self._gap = True
+            self._events.put(event)
             self._more.notify_all()
 
     def _ended(self, error: LatchkeyError) -> None:
         with self._more:
-            if self._error is None:
-                self._error = error
+            self._events.end(error)
             self._more.notify_all()
 
 

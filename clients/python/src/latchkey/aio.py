@@ -16,7 +16,6 @@ import asyncio
 import contextvars
 import logging
 import sys
-from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from datetime import timedelta
 from types import TracebackType
@@ -24,6 +23,7 @@ from typing import TYPE_CHECKING, Any
 
 from latchkey import _hold, _request
 from latchkey._driver import Driver
+from latchkey._events import EventBuffer
 from latchkey._hold import AcquireOptions, BaseHold
 from latchkey._parts import Call, Lease, State
 from latchkey.errors import Closed, LatchkeyError, LeaseLost
@@ -223,10 +223,7 @@ class Watch:
         self._fields = fields
         self._call: Call | None = None
         self._answer: _Answer | None = None
-        self._events: deque[Event] = deque()
-        self._buffer = buffer
-        self._gap = False
-        self._error: LatchkeyError | None = None
+        self._events = EventBuffer(buffer)
         self._more = asyncio.Event()
 
     async def __aenter__(self) -> Self:
@@ -249,18 +246,13 @@ class Watch:
 
     async def __anext__(self) -> Event:
         """Return the next event; the end comes with :meth:`close`."""
-        while True:
-            if self._events:
-                return self._events.popleft()
-            if self._gap:
-                self._gap = False
-                return Event("gap")
-            if self._error is not None:
-                if isinstance(self._error, Closed) and not self._error.reason:
-                    raise StopAsyncIteration
-                raise self._error
+        while not self._events.ready:
             self._more.clear()
             await self._more.wait()
+        event = self._events.take()
+        if event is None:
+            raise StopAsyncIteration
+        return event
 
     def close(self) -> None:
         """End the watch. A second call is harmless."""
@@ -273,17 +265,11 @@ class Watch:
         self._answer._done(value, error)
 
     def _event(self, event: Event) -> None:
-        if self._error is not None or self._gap:
-            return
-        if len(self._events) < self._buffer:
-            self._events.append(event)
-        else:
-            self._gap = True
+        self._events.put(event)
         self._more.set()
 
     def _ended(self, error: LatchkeyError) -> None:
-        if self._error is None:
-            self._error = error
+        self._events.end(error)
         self._more.set()
 
 
