@@ -281,6 +281,18 @@ func (s *stage) granted(waiting []*claim) error {
 	return errors.Join(append(all, s.j.verdict())...)
 }
 
+// each has every agent hold a key of its own, for longer than any of this takes.
+func (s *stage) each() (own []*claim, err error) {
+	for _, a := range s.agents {
+		c, _, err := a.hold(request{Keys: []string{"of-" + a.name}, TTL: 60_000})
+		if err != nil {
+			return nil, err
+		}
+		own = append(own, c)
+	}
+	return own, nil
+}
+
 func testBrokerFrozen(t *testing.T, of []*language) {
 	s := newStage(t, of, 1, shortGrace)
 	s.settled(s.silence(shortGrace))
@@ -289,13 +301,9 @@ func testBrokerFrozen(t *testing.T, of []*language) {
 // silence freezes the broker past the grace: every holder must have said that it lost its hold before the broker can go on
 // and give it to another.
 func (s *stage) silence(grace time.Duration) error {
-	var own []*claim
-	for _, a := range s.agents {
-		c, _, err := a.hold(request{Keys: []string{"of-" + a.name}, TTL: 60_000})
-		if err != nil {
-			return err
-		}
-		own = append(own, c)
+	own, err := s.each()
+	if err != nil {
+		return err
 	}
 	if err := s.b.process.Freeze(); err != nil {
 		return err
@@ -367,13 +375,9 @@ func testStalled(t *testing.T, of []*language) {
 // grace. What they sent in vain is found by the broker when it goes on, and must do no harm: no session ends, so a hold can
 // only be lost to a clock that was looked at late, and every client goes on.
 func (s *stage) stalled(grace time.Duration) error {
-	var own []*claim
-	for _, a := range s.agents {
-		c, _, err := a.hold(request{Keys: []string{"of-" + a.name}, TTL: 60_000})
-		if err != nil {
-			return err
-		}
-		own = append(own, c)
+	own, err := s.each()
+	if err != nil {
+		return err
 	}
 	if err := s.b.process.Freeze(); err != nil {
 		return err
