@@ -151,6 +151,10 @@ func (a *agent) unsafeThenLost(c *claim) (lost event, err error) {
 	return lost, nil
 }
 
+// apart is the difference in age by which places are told from each other after a restart: an age is as exact as the machine
+// is quick in bringing a request to the broker.
+const apart = time.Second
+
 // cast has each agent hold a key of its own and wait for one that the first of them holds. They came one after another, far
 // enough apart to be told from each other by their age.
 func (s *stage) cast() (own, waiting []*claim, front *claim, err error) {
@@ -169,7 +173,7 @@ func (s *stage) cast() (own, waiting []*claim, front *claim, err error) {
 	for i, a := range s.agents {
 		c, err := a.queue(request{Keys: []string{"queue"}, TTL: 60_000}, i)
 		if err == nil {
-			err = s.b.waiting("queue", i+1, 250*time.Millisecond)
+			err = s.b.waiting("queue", i+1, apart)
 		}
 		if err != nil {
 			return nil, nil, nil, err
