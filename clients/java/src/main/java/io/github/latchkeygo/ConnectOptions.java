@@ -19,7 +19,7 @@ public final class ConnectOptions implements Cloneable {
   Logger logger = System.getLogger("io.github.latchkeygo");
   BiConsumer<? super Hold, ? super LatchkeyException> onTroubled;
   Executor executor = defaultExecutor();
-  Clock clock = new Clock.SystemClock();
+  Clock clock = SystemClock.SHARED;
 
   private ConnectOptions() {}
 

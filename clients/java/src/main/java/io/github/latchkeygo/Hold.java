@@ -174,8 +174,8 @@ public final class Hold implements AutoCloseable {
   }
 
   /**
-   * The instant up to which it is safe to act, on the clock of {@link System#nanoTime()}, unless a
-   * renewal or a ping moves it ahead: section 6 of the protocol.
+   * The instant up to which it is safe to act, on the clock of {@link System#nanoTime()}: section 6
+   * of the protocol. A renewal or a ping moves it ahead, a sleep of the machine brings it nearer.
    *
    * @return the instant; empty when nothing ends by itself
    */
@@ -211,7 +211,8 @@ public final class Hold implements AutoCloseable {
 
   /**
    * Whether it is safe to act now. It looks at the clock, so that it is right also in a process
-   * that was stopped and whose timers have not run yet; a deadline that has passed ends the hold.
+   * that was stopped, and on Linux on a machine that slept, before any timer has run; a deadline
+   * that has passed ends the hold.
    *
    * @return whether the lease is held
    */
@@ -506,7 +507,7 @@ public final class Hold implements AutoCloseable {
       lose(
           "expired",
           "its deadline passed: it was not renewed, reached its longest hold, or this process"
-              + " stood still",
+              + " or machine stood still",
           null);
     }
   }

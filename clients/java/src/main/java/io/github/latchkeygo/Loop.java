@@ -74,7 +74,6 @@ final class Loop implements Runnable {
     this.selector = Selector.open();
     this.thread = new Thread(this, "latchkey-loop" + (name.isEmpty() ? "" : " " + name));
     thread.setDaemon(true);
-    clock.onChange(selector::wakeup);
   }
 
   void enter() {

@@ -355,7 +355,7 @@ final class Scripted implements AutoCloseable {
 
   /** A clock that can be set forward, as a process finds it that was stopped. */
   static final class Shifted implements Clock {
-    private final Clock real = new SystemClock();
+    private final Clock real = SystemClock.SHARED;
     private volatile long shift;
 
     void shift(Duration by) {
@@ -365,6 +365,16 @@ final class Scripted implements AutoCloseable {
     @Override
     public long now() {
       return real.now() + shift;
+    }
+
+    @Override
+    public long sleepUntil(long instant) {
+      return real.sleepUntil(instant - shift);
+    }
+
+    @Override
+    public long toNanoTime(long instant) {
+      return real.toNanoTime(instant - shift);
     }
   }
 }
