@@ -104,6 +104,19 @@ def test_a_lease_is_renewed_each_third_of_its_ttl() -> None:
     assert told.news == [lease]
 
 
+def test_a_broker_that_grants_no_time_is_not_asked_without_a_pause() -> None:
+    hand = ByHand(grace=3600)
+    _, lease = hand.held(ttl=3)
+    hand.sleep(1000)
+    renewals = 0
+    for _ in range(100):
+        for asked in hand.sent():
+            renewals += 1
+            hand.hear({"n": asked["n"], "ok": True, "id": lease.id, "ttl": 0, "elapsed": 0, "remaining": 3_000_000})
+        hand.sleep(1)
+    assert 2 <= renewals <= 11
+
+
 def test_renewals_that_fail_are_told_and_tried_again_until_the_deadline() -> None:
     hand = ByHand(grace=3600)
     told, lease = hand.held(ttl=3)

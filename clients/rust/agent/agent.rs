@@ -140,13 +140,16 @@ impl Agent {
     }
 
     async fn release(&self, c: Command) -> Result<(), String> {
-        match self.hold(&c.r#ref)?.release().await {
-            Ok(()) => {
-                if let Some((_, over)) = self.holds.lock().unwrap().remove(&c.r#ref) {
-                    over.cancel();
-                }
-                say(json!({"event": "released", "ref": c.r#ref}));
+        let hold = self.hold(&c.r#ref)?;
+        let result = hold.release().await;
+        // What was given up cannot be lost any more, whether the broker has heard it or not.
+        if hold.loss().is_none() {
+            if let Some((_, over)) = self.holds.lock().unwrap().remove(&c.r#ref) {
+                over.cancel();
             }
+        }
+        match result {
+            Ok(()) => say(json!({"event": "released", "ref": c.r#ref})),
             Err(error) => failed(&c.r#ref, &error),
         }
         Ok(())

@@ -354,7 +354,8 @@ export class Hold implements AsyncDisposable {
     this.#failures = 0;
     this.#trouble = undefined;
     this.#take(decodeGrant(answer.body), answer.sent);
-    const next = answer.sent + this.#ttl / 3;
+    // A broker that grants no time is not asked without a pause.
+    const next = Math.max(answer.sent + this.#ttl / 3, this.#host.clock.now() + LEAST_PAUSE);
     this.#renewAt = this.#renews ? next : Number.POSITIVE_INFINITY;
     this.arm();
   }
@@ -405,6 +406,9 @@ export class Hold implements AsyncDisposable {
   }
 }
 
+/** The shortest time between an answer to a renewal and the next one. */
+const LEAST_PAUSE = 10;
+
 /** How long a renewal may stay unanswered before that is told. */
 function patience(ttl: number): number {
   return Math.min(ttl / 6, 5000);
@@ -416,6 +420,6 @@ function patience(ttl: number): number {
  */
 function pause(ttl: number, left: number, failures: number): number {
   const wanted = Math.min(ttl / 30, 1000) * 2 ** Math.min(failures, 10);
-  const d = Math.max(Math.min(wanted, ttl / 6, 5000, left / 2), 10);
+  const d = Math.max(Math.min(wanted, ttl / 6, 5000, left / 2), LEAST_PAUSE);
   return d / 2 + (Math.random() * d) / 2;
 }

@@ -280,6 +280,19 @@ test("holds are renewed each third, and failing renewals are told before the los
   assert.ok(hold.safeUntil <= second && performance.now() >= second - 1, "not before its deadline");
 });
 
+test("a broker that grants no time is not asked without a pause", async () => {
+  const { client, peer } = await server.client({ grace: 0 });
+  const hold = await held(peer, client.acquire("a", { ttl: 300 }));
+  const frame = { ok: true, id: hold.id, key: "a", token: 17, ttl: 0, elapsed: 0, remaining: 3_000_000 };
+  let renew = await peer.next("renew");
+  const begun = performance.now();
+  for (let i = 0; i < 20; i++) {
+    peer.send({ n: renew.n, ...frame });
+    renew = await peer.next("renew");
+  }
+  assert.ok(performance.now() - begun >= 150, `20 renewals in ${performance.now() - begun} ms`);
+});
+
 test("renew: false only watches the deadline", async () => {
   const { client, peer } = await server.client({ grace: 0 });
   const hold = await held(peer, client.acquire("a", { ttl: 150, renew: false }));

@@ -233,7 +233,9 @@ impl Session {
             held.failures = 0;
             held.trouble = None;
             held.take(&grant, sent);
-            held.renew_at = if held.renews && held.ttl != NEVER { sent.saturating_add(held.ttl / 3) } else { NEVER };
+            // A broker that grants no time is not asked without a pause.
+            let next = sent.saturating_add(held.ttl / 3).max(self.now.saturating_add(LEAST_PAUSE));
+            held.renew_at = if held.renews && held.ttl != NEVER { next } else { NEVER };
             self.arm(n);
         }
         self.loss(n).map_or(Ok(()), Err)
@@ -455,6 +457,9 @@ impl Session {
     }
 }
 
+/// The shortest time between an answer to a renewal and the next one.
+const LEAST_PAUSE: Micros = 10_000;
+
 /// How long a renewal may stay unanswered before that is told.
 fn patience(ttl: Micros) -> Micros {
     (ttl / 6).min(5_000_000)
@@ -464,5 +469,5 @@ fn patience(ttl: Micros) -> Micros {
 /// at most 5 s and half of what is left, at least 10 ms; half of it is random.
 fn pause(ttl: Micros, left: Micros, failures: u32) -> Micros {
     let wanted = (ttl / 30).min(1_000_000) << failures.min(10);
-    jitter(wanted.min(ttl / 6).min(5_000_000).min(left / 2).max(10_000))
+    jitter(wanted.min(ttl / 6).min(5_000_000).min(left / 2).max(LEAST_PAUSE))
 }

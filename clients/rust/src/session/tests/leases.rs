@@ -149,6 +149,23 @@ fn holds_are_renewed_each_third_and_failures_are_told_before_the_loss() {
 }
 
 #[test]
+fn a_broker_that_grants_no_time_is_not_asked_without_a_pause() {
+    let mut rig = Rig::open(60_000);
+    let hold = rig.held(&["a"], ttl(3000));
+    rig.pass(1000);
+    let body = json!({"id": *hold.id, "key": "a", "token": 17, "ttl": 0, "elapsed": 0, "remaining": 3_000_000});
+    let mut renewals = 0;
+    for _ in 0..100 {
+        for renew in rig.sent() {
+            renewals += 1;
+            rig.answer(&renew, body.clone());
+        }
+        rig.pass(1);
+    }
+    assert!((2..=11).contains(&renewals), "{renewals} renewals in 100 ms");
+}
+
+#[test]
 fn a_renewal_without_an_answer_is_told_before_the_loss() {
     let mut rig = Rig::open(60_000);
     let hold = rig.held(&["a"], ttl(3000));
