@@ -224,6 +224,44 @@ func (s *stage) closed() error {
 	return s.j.verdict()
 }
 
+func testCloseUnheard(t *testing.T, of []*language) {
+	s := newStage(t, of, 1, shortGrace)
+	s.must(s.closedUnheard())
+	s.must(s.b.idle(patience, 0))
+}
+
+// closedUnheard ends agents while the broker is frozen, with a release and a renewal that it has not answered: neither keeps
+// an agent, and what they held is free when the broker goes on and the sessions' grace is over.
+func (s *stage) closedUnheard() error {
+	own, err := s.each()
+	if err != nil {
+		return err
+	}
+	for _, a := range s.agents {
+		if _, _, err := a.hold(request{Keys: []string{"more-of-" + a.name}}); err != nil {
+			return err
+		}
+	}
+	if err := s.b.process.Freeze(); err != nil {
+		return err
+	}
+	for i, a := range s.agents {
+		s.j.ends(own[i])
+		if err := a.tell(command{"do": "renew", "ref": own[i].ref}); err != nil {
+			return err
+		}
+		if err := a.tell(command{"do": "release", "ref": own[i].ref}); err != nil {
+			return err
+		}
+	}
+	for _, a := range s.agents {
+		if err := a.finish(true); err != nil {
+			return err
+		}
+	}
+	return errors.Join(s.b.process.Thaw(), s.j.verdict())
+}
+
 func testUnixSocket(t *testing.T, of []*language) {
 	dir, err := os.MkdirTemp("", "lk") // the path of a socket must be short
 	if err != nil {

@@ -82,6 +82,7 @@ func TestTogether(t *testing.T) {
 		{"Cancel", testCancel},
 		{"Watch", testWatch},
 		{"Close", testClose},
+		{"CloseUnheard", testCloseUnheard},
 		{"UnixSocket", testUnixSocket},
 		{"Bench", testBench},
 	} {
