@@ -1,13 +1,13 @@
 /** The requests of a client that have no answer: made, sent, sent again, given up. */
 
-import { type Call, waits } from "./call.js";
+import { type Call, closedError, waits } from "./call.js";
 import { Alarm, type Clock } from "./clock.js";
 import type { Connector } from "./connector.js";
-import { type LatchkeyError, makeError, refuse } from "./errors.js";
-import type { Answer } from "./hold.js";
+import { describe, type LatchkeyError, makeError, refuse } from "./errors.js";
+import type { Answer, Hold } from "./hold.js";
 import { DEFAULT_GRACE, MAX_IN_FLIGHT, MAX_REQUEST_BYTES, MAX_UNSENT_BYTES, RESEND_ROOM } from "./limits.js";
 import type { Link } from "./link.js";
-import { checkFrame, encodeRequest, type Fields, type Op } from "./request.js";
+import { checkFrame, checkRequest, encodeRequest, type Fields, type Op } from "./request.js";
 
 const nothing = (): void => {};
 
@@ -18,6 +18,7 @@ export class Calls {
   readonly #all = new Map<number, Call>();
   readonly #overdue: Alarm; // gives calls up without a connection
   #lastN = 0;
+  #shut = false;
   #patient = 0; // until when calls that cannot wait are kept without one
   /** Why there is no connection. */
   trouble: LatchkeyError | undefined;
@@ -69,6 +70,20 @@ export class Calls {
     for (const call of this.all()) this.#overdue.hasten(this.#due(call));
   }
 
+  /** Whether requests go out at once. */
+  get connection(): boolean {
+    return this.#connector.line !== undefined;
+  }
+
+  /** Whether no caller may ask for anything any more. */
+  get shut(): boolean {
+    return this.#shut;
+  }
+
+  shutDown(): void {
+    this.#shut = true;
+  }
+
   /** Gives nothing up any more. */
   stop(): void {
     this.#overdue.clear();
@@ -103,8 +118,18 @@ export class Calls {
     if (line !== undefined) this.transmit(line, call);
   }
 
+  /** Runs one command and resolves with its answer. */
+  command(op: Op, fields: Fields, hold?: Hold): Promise<Answer> {
+    return new Promise((resolve, reject) => {
+      checkRequest(op, fields);
+      const key = hold?.key ?? (fields.key as string | undefined);
+      this.submit(this.make(op, fields, { hold, resolve, reject: (error) => reject(describe(error, op, key)) }));
+    });
+  }
+
   /** Sends a call, keeps it for the next connection, or throws. */
   submit(call: Call): void {
+    if (this.#shut) throw closedError(call.op);
     if (this.#all.size >= MAX_IN_FLIGHT) {
       throw refuse(`${this.#all.size} requests have no answer yet, no more are allowed (MaxInFlight)`, {
         op: call.op,
