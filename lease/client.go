@@ -8,6 +8,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/latchkey-go/latchkey/internal/asleep"
 )
 
 // cancelWait is how long an acquire whose context ended waits for the answer to
@@ -47,8 +49,9 @@ type Client struct {
 	svc    Service
 	opts   ClientOptions
 	log    *slog.Logger
-	turn   chan struct{} // capacity one: whoever fills it may open a session
-	closed chan struct{} // closed by Close
+	turn   chan struct{}               // capacity one: whoever fills it may open a session
+	closed chan struct{}               // closed by Close
+	awake  atomic.Pointer[asleep.Mark] // the last look at how long the machine slept; nil when that does not matter
 
 	mu    sync.Mutex // guards the fields below
 	link  *link      // nil between the loss of a session and the next request

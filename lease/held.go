@@ -25,13 +25,14 @@ type Held struct {
 	link     *link  // the session that granted it
 	session  string // its id: a session that was replaced under the same value is another one
 	timer    *time.Timer
-	renewAt  time.Time // next renewal; zero when there is none to come
-	sentAt   time.Time // of the renewal in flight; zero when there is none
-	overdue  bool      // the renewal in flight was reported as late
-	failures int       // renewals failed since the last good one
-	trouble  error     // why the last one failed
-	cause    error     // of the loss
-	given    bool      // a release was confirmed, or nothing is left to release
+	renewAt  time.Time     // next renewal; zero when there is none to come
+	slept    time.Duration // by the machine under this lease, as far as renewAt knows
+	sentAt   time.Time     // of the renewal in flight; zero when there is none
+	overdue  bool          // the renewal in flight was reported as late
+	failures int           // renewals failed since the last good one
+	trouble  error         // why the last one failed
+	cause    error         // of the loss
+	given    bool          // a release was confirmed, or nothing is left to release
 }
 
 type phase uint8
@@ -104,7 +105,8 @@ func (h *Held) Deadline() time.Time {
 
 // Err is nil while it is safe to act and the cause of the loss after that;
 // context.Canceled after Release. It looks at the clock, so that it is right
-// even in a process that was frozen and whose timers have not run yet.
+// even in a process that was frozen and whose timers have not run yet; on Linux
+// also after a sleep of the machine.
 func (h *Held) Err() error {
 	h.mu.Lock()
 	var loss error
@@ -200,6 +202,9 @@ func (h *Held) granted(l Lease) {
 	if l.TTL != Forever {
 		// From the deadline, not from now: the answer may be late.
 		h.renewAt = l.Deadline.Add(-2 * l.TTL / 3)
+	}
+	if h.c.awake.Load() == nil && l.asked.Counts() {
+		h.c.awake.Store(&l.asked) // any of them: one service, one clock
 	}
 	h.armLocked(now)
 }

@@ -75,17 +75,22 @@ func (c *Client) watchLocked(k *link) {
 		return
 	}
 	span := max(time.Until(deadline), time.Millisecond)
-	k.pulse = time.AfterFunc(span/2, func() { c.pulse(k, span) })
+	k.pulse = time.AfterFunc(min(span/3, lookEvery), func() { c.pulse(k, span) })
 }
+
+// lookEvery bounds the time between two looks at a session, and so how long after
+// a sleep of the machine the holds learn of it that ended meanwhile.
+const lookEvery = 5 * time.Second
 
 // pulse pings a session when nobody else does, and ends its holds when the
 // deadline passed. A remote session pings by itself, so that more than half of
 // its time is left while the link is sound, and this timer then only looks.
 func (c *Client) pulse(k *link, span time.Duration) {
+	c.wake()
 	left := time.Until(k.session.Deadline())
 	switch {
 	case left > span/2:
-		c.again(k, left-span/2)
+		c.again(k, min(left-span/2, span/3, lookEvery))
 		return
 	case left <= 0:
 		c.mu.Lock()
@@ -100,6 +105,22 @@ func (c *Client) pulse(k *link, span time.Duration) {
 		k.session.Do(Command{Verb: Ping}, func(Lease, error) { k.pinging.Store(false) })
 	}
 	c.again(k, max(min(left, span/6), time.Millisecond))
+}
+
+// wake tells all holds when the machine has slept.
+func (c *Client) wake() {
+	m := c.awake.Load()
+	if m == nil || m.Slept() == 0 {
+		return
+	}
+	now := m.Again()
+	c.awake.Store(&now)
+	c.mu.Lock()
+	holds := c.holdsLocked(func(*Held) bool { return true })
+	c.mu.Unlock()
+	for _, h := range holds {
+		h.wake()
+	}
 }
 
 // again sets the pulse timer unless the session is over.

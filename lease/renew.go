@@ -18,13 +18,13 @@ func (h *Held) passedLocked(now time.Time) error {
 	if until.IsZero() || now.Before(until) {
 		return nil
 	}
-	own := h.lease.Deadline
-	if h.failures > 0 || !h.sentAt.IsZero() || own.IsZero() || now.Before(own.Add(-Margin(h.lease.TTL))) {
+	own := h.lease.safe()
+	if h.failures > 0 || !h.sentAt.IsZero() || own.IsZero() || now.Before(own) {
 		return &Error{Code: ErrServiceGone, Op: "hold", Key: h.key,
 			Reason: "not confirmed by the service up to its deadline", Cause: h.trouble}
 	}
 	return &Error{Code: ErrExpired, Op: "hold", Key: h.key,
-		Reason: "its deadline passed; it reached its longest hold, or this process stood still"}
+		Reason: "its deadline passed; it reached its longest hold, or this process or machine stood still"}
 }
 
 func (h *Held) stopLocked() {
@@ -37,10 +37,7 @@ func (h *Held) stopLocked() {
 // next renewal, or the moment from which the one in flight is late. The session's
 // deadline moves with every ping and is watched once for all holds; see pulse.
 func (h *Held) armLocked(now time.Time) {
-	next := h.lease.Deadline
-	if !next.IsZero() {
-		next = next.Add(-Margin(h.lease.TTL))
-	}
+	next := h.lease.safe()
 	consider := func(t time.Time) {
 		if !t.IsZero() && (next.IsZero() || t.Before(next)) {
 			next = t
@@ -149,11 +146,30 @@ func (h *Held) extended(sent time.Time, l Lease) {
 func (h *Held) freshLocked(sent time.Time, l Lease) {
 	h.failures, h.trouble = 0, nil
 	l.Waited = h.lease.Waited
-	h.lease = l
+	h.lease, h.slept = l, 0
 	h.renewAt = time.Time{}
 	if l.TTL != Forever {
 		h.renewAt = sent.Add(l.TTL / 3)
 	}
+	h.armLocked(time.Now())
+}
+
+// wake makes up for what the machine has slept since it was last looked at:
+// timers stood still meanwhile, and what is left of the lease has become less.
+func (h *Held) wake() {
+	if h.Err() != nil {
+		return
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	slept := h.lease.asked.Slept()
+	if h.phase != phaseHeld || slept <= h.slept {
+		return
+	}
+	if !h.renewAt.IsZero() {
+		h.renewAt = h.renewAt.Add(h.slept - slept)
+	}
+	h.slept = slept
 	h.armLocked(time.Now())
 }
 

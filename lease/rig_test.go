@@ -7,6 +7,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/latchkey-go/latchkey/internal/asleep"
 	"github.com/latchkey-go/latchkey/lease"
 	"github.com/latchkey-go/latchkey/lease/leaselocal"
 )
@@ -15,7 +16,8 @@ import (
 // answers can be lost, delayed or refused. All its tests run in a synctest bubble.
 type rig struct {
 	lease.Service
-	t *testing.T
+	t   testing.TB
+	bed *asleep.Clock // counts the sleep of the clients' machine; set before anybody connects
 
 	mu      sync.Mutex // guards the fields below
 	sent    []sent
@@ -39,7 +41,7 @@ type fault struct {
 	err  error // refused with this
 }
 
-func newRig(t *testing.T) *rig {
+func newRig(t testing.TB) *rig {
 	t.Helper()
 	s, err := leaselocal.Open(leaselocal.Options{})
 	if err != nil {
@@ -93,6 +95,7 @@ func (l *line) ID() string {
 func (l *line) Do(c lease.Command, done func(lease.Lease, error)) {
 	l.r.mu.Lock()
 	l.r.sent = append(l.r.sent, sent{c, time.Now()})
+	done = l.r.counted(done)
 	var f fault
 	if l.r.command != nil {
 		f = l.r.command(c)
@@ -112,19 +115,33 @@ func (l *line) Do(c lease.Command, done func(lease.Lease, error)) {
 }
 
 func (l *line) Acquire(q lease.Request, c lease.Caller) {
-	l.Session.Acquire(q, slow{c, l.r})
+	l.Session.Acquire(q, slow{c, l.r, l.r.bed.Mark()})
+}
+
+// counted makes sleep count, from now on, in the lease that an answer brings.
+func (r *rig) counted(done func(lease.Lease, error)) func(lease.Lease, error) {
+	if done == nil {
+		return nil
+	}
+	awake := r.bed.Mark()
+	return func(l lease.Lease, err error) {
+		l.CountSleep(awake)
+		done(l, err)
+	}
 }
 
 // slow passes outcomes on when the rig says so.
 type slow struct {
 	lease.Caller
-	r *rig
+	r     *rig
+	awake asleep.Mark
 }
 
 func (s slow) Done(l lease.Lease, err error) {
 	s.r.mu.Lock()
 	grant := s.r.grant
 	s.r.mu.Unlock()
+	l.CountSleep(s.awake)
 	if grant == nil {
 		s.Caller.Done(l, err)
 		return

@@ -88,7 +88,8 @@ type Session interface {
 	// Deadline is the instant on this process's monotonic clock up to which the
 	// service is certain to keep the session without a further sign of life,
 	// less the margin. It is zero for a session that ends only when it is closed.
-	// It moves ahead while the service answers.
+	// It moves ahead while the service answers, and comes nearer when the machine
+	// sleeps where the service does not.
 	Deadline() time.Time
 
 	// Leases returns what the session held when it was opened by a resume.

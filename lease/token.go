@@ -1,6 +1,10 @@
 package lease
 
-import "time"
+import (
+	"time"
+
+	"github.com/latchkey-go/latchkey/internal/asleep"
+)
 
 // Token is a fencing token: it rises per key with every new hold, across
 // release, expiry, force, restart and long idle times, and never repeats within
@@ -44,7 +48,8 @@ type Lease struct {
 	// than the earliest end of the holds, as far as the answer could tell: in
 	// process the very instant, from remote the send time of the request +
 	// the server's elapsed time + the remaining time it reported. It is zero
-	// for Forever. A holder should stop [Margin] before it.
+	// for Forever. That clock may stand still while the machine sleeps: End
+	// counts this, and a holder should stop [Margin] before what it says.
 	Deadline time.Time
 
 	// Waited is how long the request stood in the queue by the service's clock.
@@ -52,6 +57,22 @@ type Lease struct {
 
 	// Detached reports that the lease outlives its session.
 	Detached bool
+
+	asked asleep.Mark // when Deadline was reckoned from; see CountSleep
+}
+
+// CountSleep brings the lease's end nearer by what this machine sleeps after a
+// mark that was made before the request was sent. A service whose clock goes on
+// meanwhile calls it on what it grants and renews.
+func (l *Lease) CountSleep(since asleep.Mark) { l.asked = since }
+
+// End is Deadline as it must be seen now: nearer by what this machine has slept
+// since the request was sent, where the service's clock went on meanwhile.
+func (l Lease) End() time.Time {
+	if l.Deadline.IsZero() {
+		return l.Deadline
+	}
+	return l.Deadline.Add(-l.asked.Slept())
 }
 
 // Token returns the token of the first key: the only one of a single-key lease.
@@ -80,18 +101,25 @@ func Margin(ttl time.Duration) time.Duration {
 }
 
 // SafeUntil is the instant up to which the holder may act on l through s: the
-// lease's deadline less its margin, or the session's deadline where that is
-// earlier. It is zero when neither ends by itself.
+// lease's end less its margin, or the session's deadline where that is earlier.
+// It is zero when neither ends by itself, and comes nearer when the machine
+// sleeps.
 func SafeUntil(l Lease, s Session) time.Time {
-	d := l.Deadline
-	if !d.IsZero() {
-		d = d.Add(-Margin(l.TTL))
-	}
+	d := l.safe()
 	if l.Detached {
 		return d
 	}
 	if sd := s.Deadline(); !sd.IsZero() && (d.IsZero() || sd.Before(d)) {
 		return sd
+	}
+	return d
+}
+
+// safe is the lease's end less its margin.
+func (l Lease) safe() time.Time {
+	d := l.End()
+	if !d.IsZero() {
+		d = d.Add(-Margin(l.TTL))
 	}
 	return d
 }

@@ -39,6 +39,7 @@ func (s *session) takeGrant(l *link, g *wire.Grant) bool {
 		h.lease = lease.Lease{ID: c.req.ID, Holds: h.one[:], TTL: g.TTL, Waited: g.Waited, Detached: g.Detached}
 		if g.TTL != lease.Forever {
 			h.lease.Deadline = c.sent.Add(g.Elapsed + g.Remaining)
+			h.lease.CountSleep(c.awake)
 		}
 		s.holds[c.req.ID] = &h.lease
 		s.dropLocked(c)
@@ -97,6 +98,13 @@ func (s *session) takeReply(l *link, r *wire.Reply) {
 	}
 }
 
+// lease is what the answer to the call says of its lease.
+func (c *call) lease(r *wire.Reply) lease.Lease {
+	l := r.Lease(c.sent)
+	l.CountSleep(c.awake)
+	return l
+}
+
 // otherGrant says what is wrong with a grant of something else than was asked for.
 func (c *call) otherGrant(r *wire.Reply) error {
 	if c.do != wire.OpAcquire || r.Kind != wire.OK {
@@ -130,7 +138,7 @@ func (s *session) settleLocked(l *link, c *call, r *wire.Reply) {
 		s.settleAcquireLocked(c, r)
 	case wire.OpPing:
 		if ok {
-			s.proofLocked(c.sent)
+			s.proofLocked(stamp{c.sent, c.awake})
 		}
 		if c == s.probe {
 			s.probe = nil
@@ -157,7 +165,7 @@ func (s *session) settleLocked(l *link, c *call, r *wire.Reply) {
 
 func (s *session) answerReplyLocked(c *call, r *wire.Reply) {
 	if r.Kind == wire.OK {
-		s.answerLocked(c, r.Lease(c.sent), nil)
+		s.answerLocked(c, c.lease(r), nil)
 		return
 	}
 	s.answerLocked(c, lease.Lease{}, r.Err())
@@ -170,7 +178,7 @@ func (s *session) settleAcquireLocked(c *call, r *wire.Reply) {
 		// goodbye arrives, so that it waits for that.
 		s.calls[c.n] = c
 	case r.Kind == wire.OK:
-		granted := r.Lease(c.sent)
+		granted := c.lease(r)
 		s.holds[granted.ID] = &granted
 		s.answerLocked(c, granted, nil)
 	case !s.leaving && (r.Code == lease.ErrSessionLost || r.Code == lease.ErrClosed && c.waits()):
@@ -223,7 +231,7 @@ func (s *session) presumedLocked(c *call) (lease.Lease, bool) {
 	switch {
 	case h == nil:
 		return lease.Lease{ID: c.cmd.ID}, !c.mine
-	case !h.Deadline.IsZero() && !c.start.Before(h.Deadline):
+	case !h.Deadline.IsZero() && !c.start.Before(h.End()):
 		return lease.Lease{}, false
 	}
 	l := lease.Lease{ID: h.ID}
@@ -243,8 +251,9 @@ func (s *session) carriedOutLocked(c *call, r *wire.Reply) {
 	}
 	switch c.do {
 	case wire.OpRenew:
-		l := r.Lease(c.sent)
+		l := c.lease(r)
 		h.TTL, h.Deadline = l.TTL, l.Deadline
+		h.CountSleep(c.awake)
 	case wire.OpDetach:
 		h.Detached = true
 	case wire.OpCancel:

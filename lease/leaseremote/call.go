@@ -4,6 +4,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/latchkey-go/latchkey/internal/asleep"
 	"github.com/latchkey-go/latchkey/internal/wire"
 	"github.com/latchkey-go/latchkey/lease"
 )
@@ -20,6 +21,7 @@ type call struct {
 
 	start  time.Time    // when it was made
 	sent   time.Time    // when it was last appended to a connection; zero if never
+	awake  asleep.Mark  // made before that
 	told   bool         // Queued was called
 	again  bool         // it was sent on an earlier connection, so it may have been carried out
 	parked bool         // a broker that closes sent it back: nothing was done

@@ -12,6 +12,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/latchkey-go/latchkey/internal/asleep"
 	"github.com/latchkey-go/latchkey/internal/tcpserve"
 	"github.com/latchkey-go/latchkey/lease"
 	"github.com/latchkey-go/latchkey/lease/leaselocal"
@@ -30,7 +31,8 @@ type broker struct {
 	relays []*relay
 	judge  func(fromBroker bool, line string) verdict
 	dials  int
-	lend   bool // callers read; set before anybody connects
+	lend   bool          // callers read; set before anybody connects
+	sleep  *asleep.Clock // how long the clients' machine has slept; set before anybody connects
 
 	// lie changes what is said, to see that a checker notices. It is set before
 	// anybody connects.
@@ -224,7 +226,7 @@ func (r *relay) freeze() {
 // connect opens a service on the broker that the test closes.
 func (b *broker) connect() *Service {
 	b.t.Helper()
-	v, err := Dial(context.Background(), "memory", Options{Dial: b.dial, Logger: logger(b.t), lend: b.lend})
+	v, err := Dial(context.Background(), "memory", Options{Dial: b.dial, Logger: logger(b.t), lend: b.lend, sleep: b.sleep})
 	if err != nil {
 		b.t.Fatal(err)
 	}

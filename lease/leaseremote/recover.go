@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/latchkey-go/latchkey/internal/asleep"
 	"github.com/latchkey-go/latchkey/internal/wire"
 	"github.com/latchkey-go/latchkey/lease"
 )
@@ -88,7 +89,7 @@ func (s *session) greet(ctx context.Context, l *link) error {
 }
 
 // open sends the open frame and returns when, with the answer and the leases.
-func (s *session) open(ctx context.Context, l *link, resume string) (time.Time, wire.Reply, []lease.Lease, error) {
+func (s *session) open(ctx context.Context, l *link, resume string) (stamp, wire.Reply, []lease.Lease, error) {
 	o := lease.SessionOptions{Resume: resume}
 	if resume == "" {
 		o = s.opts
@@ -99,12 +100,12 @@ func (s *session) open(ctx context.Context, l *link, resume string) (time.Time, 
 	}
 	req := wire.Open(1, &o)
 	var leases []lease.Lease
-	sent := time.Now()
+	sent := stamp{time.Now(), s.svc.opts.sleep.Mark()}
 	handled := false
 	r, err := l.ask(ctx, &req, func(part *wire.Reply) {
 		if part.Kind == wire.Part {
 			handled = true
-			leases = append(leases, part.ResumedLeases(sent)...)
+			leases = append(leases, sent.leases(part)...)
 		}
 	})
 	if resume != "" && err != nil && !handled && r.Kind != wire.Failed {
@@ -112,11 +113,26 @@ func (s *session) open(ctx context.Context, l *link, resume string) (time.Time, 
 		s.adrift++
 		s.mu.Unlock()
 	}
-	return sent, r, append(leases, r.ResumedLeases(sent)...), err
+	return sent, r, append(leases, sent.leases(&r)...), err
+}
+
+// stamp is when something was sent.
+type stamp struct {
+	at    time.Time
+	awake asleep.Mark
+}
+
+// leases are those that an answer to what was sent then lists.
+func (s stamp) leases(r *wire.Reply) []lease.Lease {
+	out := r.ResumedLeases(s.at)
+	for i := range out {
+		out[i].CountSleep(s.awake)
+	}
+	return out
 }
 
 // install puts a connection with an open session to use.
-func (s *session) install(l *link, sent time.Time, r *wire.Reply, leases []lease.Lease) error {
+func (s *session) install(l *link, sent stamp, r *wire.Reply, leases []lease.Lease) error {
 	s.mu.Lock()
 	if s.over {
 		s.mu.Unlock()
@@ -395,7 +411,7 @@ func (s *session) reconcileLocked(listed []lease.Lease) {
 // got, or nil when it is not there. Nobody wonders about what is being ended.
 func (s *session) compareLocked(h, got *lease.Lease, now time.Time, ending []*call) {
 	code, by := lease.ErrForced, "while the connection was broken"
-	if !h.Deadline.IsZero() && !now.Before(h.Deadline) {
+	if !h.Deadline.IsZero() && !now.Before(h.End()) {
 		code, by = lease.ErrExpired, ""
 	}
 	var left []lease.Hold
@@ -411,5 +427,7 @@ func (s *session) compareLocked(h, got *lease.Lease, now time.Time, ending []*ca
 		delete(s.holds, h.ID)
 		return
 	}
-	h.Holds, h.TTL, h.Deadline, h.Detached = left, got.TTL, got.Deadline, got.Detached
+	waited := h.Waited
+	*h = *got
+	h.Holds, h.Waited = left, waited
 }

@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/latchkey-go/latchkey/internal/asleep"
 	"github.com/latchkey-go/latchkey/internal/wire"
 	"github.com/latchkey-go/latchkey/lease"
 )
@@ -26,7 +27,8 @@ type Options struct {
 	// sessions. Nil discards it.
 	Logger *slog.Logger
 
-	lend bool // tests: let callers read in-memory connections too
+	lend  bool          // tests: let callers read in-memory connections too
+	sleep *asleep.Clock // tests: how long the machine has slept; nil asks the system
 }
 
 // defaultDialTimeout lets one lost packet of a handshake be repeated.
@@ -69,6 +71,9 @@ func Dial(ctx context.Context, addr string, o Options) (*Service, error) {
 	}
 	if o.DialTimeout <= 0 {
 		o.DialTimeout = defaultDialTimeout
+	}
+	if o.sleep == nil {
+		o.sleep = &asleep.Clock{}
 	}
 	v := &Service{addr: addr, opts: o, log: o.Logger, sessions: make(map[*session]struct{})}
 	if v.log == nil {

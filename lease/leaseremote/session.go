@@ -10,6 +10,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/latchkey-go/latchkey/internal/asleep"
 	"github.com/latchkey-go/latchkey/internal/wire"
 	"github.com/latchkey-go/latchkey/lease"
 )
@@ -20,6 +21,8 @@ const (
 	// ownCalls is how many of lease.MaxInFlight are kept for pings and for
 	// giving back what nobody wants.
 	ownCalls = 16
+	// markFor is how long a mark for the machine's sleep is used.
+	markFor = 10 * time.Millisecond
 )
 
 // session is a lease.Session over connections that may break. It has one
@@ -30,7 +33,8 @@ type session struct {
 	log    *slog.Logger
 	leases []lease.Lease // as it was opened; set before anybody sees the session
 	birth  time.Time
-	until  atomic.Int64 // Deadline, in nanoseconds since birth; 0: none
+	born   asleep.Mark  // at birth
+	until  atomic.Int64 // Deadline, in nanoseconds since birth, sleep of the machine included; 0: none
 	ctx    context.Context
 	cancel context.CancelFunc
 	recall chan struct{} // wakes the keeper when it rests; capacity one
@@ -48,6 +52,8 @@ type session struct {
 	holds  map[string]*lease.Lease // what is held, as last told
 	parked int                     // calls that a closing broker sent back
 	frame0 wire.Request            // scratch of sendLocked
+	awake  asleep.Mark             // for what is sent
+	marked time.Time               // when it was made
 
 	lent lending
 
@@ -76,7 +82,7 @@ var _ lease.Session = (*session)(nil)
 
 func newSession(v *Service, o lease.SessionOptions) *session {
 	s := &session{
-		svc: v, opts: o, log: v.log, birth: time.Now(), id: o.Resume,
+		svc: v, opts: o, log: v.log, birth: time.Now(), born: v.opts.sleep.Mark(), id: o.Resume,
 		calls: make(map[uint64]*call), holds: make(map[string]*lease.Lease), recall: make(chan struct{}, 1),
 	}
 	s.ctx, s.cancel = context.WithCancel(v.ctx)
@@ -96,16 +102,16 @@ func (s *session) Deadline() time.Time {
 	if d == 0 {
 		return time.Time{}
 	}
-	return s.birth.Add(time.Duration(d))
+	return s.birth.Add(time.Duration(d) - s.born.Slept())
 }
 
 // proofLocked moves the deadline ahead: the broker had a sign of life that was
 // sent at this time.
-func (s *session) proofLocked(sent time.Time) {
+func (s *session) proofLocked(sent stamp) {
 	if s.grace <= 0 {
 		return
 	}
-	until := max(sent.Add(s.grace-lease.Margin(s.grace)).Sub(s.birth), 1)
+	until := max(sent.at.Add(s.grace-lease.Margin(s.grace)).Sub(s.birth)+sent.awake.After(s.born), 1)
 	if int64(until) > s.until.Load() {
 		s.until.Store(int64(until))
 	}
@@ -193,11 +199,21 @@ func (s *session) sendLocked(c *call, now time.Time) (flush bool, err error) {
 		return false, nil
 	}
 	c.frame(&s.frame0, now)
-	c.sent = now
+	c.sent, c.awake = now, s.awakeLocked(now)
 	if flush, err = s.link.append(&s.frame0); err != nil {
 		delete(s.calls, c.n)
 	}
 	return flush, err
+}
+
+// awakeLocked is a mark from before now, and not from long before: what the
+// machine sleeps in between counts too, which ends a lease rather too soon. A
+// mark for each of many calls would cost more than it is worth.
+func (s *session) awakeLocked(now time.Time) asleep.Mark {
+	if now.Sub(s.marked) >= markFor {
+		s.awake, s.marked = s.svc.opts.sleep.Mark(), now
+	}
+	return s.awake
 }
 
 // settledByCancelLocked answers a cancel, and the request that it is for with all

@@ -9,8 +9,9 @@
 //
 // Beside it a second process, the guard, does the same should this one be frozen
 // or killed. A process that leaves the group, as a daemon does, is out of reach
-// of both. So is everything while the machine is frozen as a whole: then only
-// the fencing token protects the resource.
+// of both. So is everything while the machine is frozen as a whole: after a sleep,
+// which is counted on Linux, the command runs for up to a second until it is
+// killed, and only the fencing token protects the resource meanwhile.
 //
 // What a system cannot do, [Missing] says.
 package child

@@ -15,6 +15,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/latchkey-go/latchkey/internal/asleep"
 )
 
 // asGuard makes the test binary be a guard.
@@ -368,6 +370,36 @@ func TestGuard(t *testing.T) {
 			}
 			<-ended
 		})
+	}
+}
+
+// A long wait is cut, since poll does not see that the machine slept.
+func TestGuardLooksAtTheClock(t *testing.T) {
+	if ms := untilDeadline(systemTime() + int64(time.Hour)); ms != int(lookEvery/time.Millisecond) {
+		t.Errorf("waits %d ms for a deadline in an hour, want %v", ms, lookEvery)
+	}
+	if ms := untilDeadline(systemTime() + int64(lookEvery/2)); ms < 1 || ms > int(lookEvery/2/time.Millisecond) {
+		t.Errorf("waits %d ms for a deadline in %v", ms, lookEvery/2)
+	}
+	if ms := untilDeadline(0); ms != -1 {
+		t.Errorf("waits %d ms without a deadline, want for ever", ms)
+	}
+}
+
+// A machine that slept is a process that stood still: renewals get a moment to
+// catch up before the command is asked to stop.
+func TestPatienceAfterSleep(t *testing.T) {
+	for _, slept := range []time.Duration{0, time.Minute} {
+		var total time.Duration
+		h := newHold(t, time.Second)
+		s := supervisor{hold: h, options: Options{Lead: 5 * time.Second}, process: &process{},
+			clock: asleep.Told(func() time.Duration { return total }), asked: true}
+		s.checkDeadline()
+		total += slept
+		s.checkDeadline()
+		if patient := !s.patient.IsZero(); patient != (slept > 0) {
+			t.Errorf("slept %v: patient %v", slept, patient)
+		}
 	}
 }
 

@@ -20,8 +20,9 @@ import (
 // deadline, and kills the command's group when the deadline passes or the pipe
 // ends without a goodbye: what Run would do were it not frozen, or killed.
 //
-// Its protocol is lines on a pipe: first the group's id, then instants of the
-// system's monotonic clock in nanoseconds, 0 for never, and "done", the goodbye.
+// Its protocol is lines on a pipe: first the group's id, then instants in
+// nanoseconds of the system's clock, the one that goes on while the machine
+// sleeps where there is one, 0 for never, and "done", the goodbye.
 type guard struct {
 	pid  int
 	pipe *os.File
@@ -63,7 +64,7 @@ func (g *guard) watch(group int) { g.write(strconv.Itoa(group)) }
 func (g *guard) tell(deadline time.Time) {
 	var at int64
 	if !deadline.IsZero() {
-		at = max(monotonic()+int64(time.Until(deadline)), 1)
+		at = max(systemTime()+int64(time.Until(deadline)), 1)
 	}
 	if moved := max(at-g.told, g.told-at); moved < int64(time.Millisecond) && (at == 0) == (g.told == 0) {
 		return
@@ -85,10 +86,10 @@ func (g *guard) dismiss() {
 	g.pipe.Close()
 }
 
-// monotonic reads the clock that all processes of the system share.
-func monotonic() int64 {
+// systemTime reads a clock that all processes of the system share.
+func systemTime() int64 {
 	var ts unix.Timespec
-	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &ts); err != nil {
+	if err := unix.ClockGettime(systemClock, &ts); err != nil {
 		return 0
 	}
 	return ts.Nano()
@@ -166,11 +167,12 @@ func (w *watched) kill() error {
 }
 
 // untilDeadline is for poll: milliseconds, rounded up so as not to kill early,
-// and negative for never.
+// and negative for never. Poll sleeps with the machine, so that the clock is
+// looked at now and then.
 func untilDeadline(deadline int64) int {
 	if deadline == 0 {
 		return -1
 	}
-	left := max(deadline-monotonic(), 0)
-	return int(min((left+int64(time.Millisecond)-1)/int64(time.Millisecond), int64(time.Hour/time.Millisecond)))
+	left := min(time.Duration(max(deadline-systemTime(), 0)), lookEvery)
+	return int((left + time.Millisecond - 1) / time.Millisecond)
 }

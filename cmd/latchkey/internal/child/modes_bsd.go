@@ -15,6 +15,9 @@ const Missing = ""
 // it to the guard.
 func dieWithParent(*syscall.SysProcAttr) {}
 
+// systemClock goes on while the machine sleeps on macOS and OpenBSD at least.
+const systemClock = unix.CLOCK_MONOTONIC
+
 func getModes(fd int) (*unix.Termios, error) { return unix.IoctlGetTermios(fd, unix.TIOCGETA) }
 
 func setModes(fd int, m *unix.Termios) error { return unix.IoctlSetTermios(fd, unix.TIOCSETAW, m) }

@@ -12,6 +12,9 @@ const Missing = ""
 // dieWithParent has the system kill the command when this process dies.
 func dieWithParent(a *syscall.SysProcAttr) { a.Pdeathsig = syscall.SIGKILL }
 
+// systemClock goes on while the machine sleeps.
+const systemClock = unix.CLOCK_BOOTTIME
+
 func getModes(fd int) (*unix.Termios, error) { return unix.IoctlGetTermios(fd, unix.TCGETS) }
 
 func setModes(fd int, m *unix.Termios) error { return unix.IoctlSetTermios(fd, unix.TCSETSW, m) }

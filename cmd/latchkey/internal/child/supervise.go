@@ -6,6 +6,8 @@ import (
 	"os"
 	"syscall"
 	"time"
+
+	"github.com/latchkey-go/latchkey/internal/asleep"
 )
 
 // What a command leaves behind in its group may be about to end as well, by the
@@ -19,8 +21,8 @@ const (
 
 // The deadline is looked at when it comes near, and every lookEvery whatever it
 // says. A look that comes frozenAfter after the one before shows that this
-// process was stopped, and the renewals with it: they get up to patience to
-// catch up.
+// process was stopped, or the machine slept, and the renewals with it: they get
+// up to patience to catch up.
 const (
 	lookEvery   = time.Second
 	frozenAfter = 2 * time.Second
@@ -36,7 +38,7 @@ func Run(h Hold, o Options) (Status, error) {
 		return Status{}, startError(o.Args[0], err)
 	}
 	defer p.close()
-	s := supervisor{hold: h, options: o, process: p}
+	s := supervisor{hold: h, options: o, process: p, clock: &asleep.Clock{}}
 	st, err := s.run()
 	if err != nil {
 		return Status{}, startError(o.Args[0], err)
@@ -49,12 +51,14 @@ func Run(h Hold, o Options) (Status, error) {
 type supervisor struct {
 	hold    Hold
 	options Options
+	clock   *asleep.Clock
 	process *process
 	asked   bool // SIGTERM was sent on account of the deadline
 	killed  bool // SIGKILL was sent
 
-	looked  time.Time // at the deadline, last
-	patient time.Time // until then the command is not asked to stop
+	looked  time.Time   // at the deadline, last
+	awake   asleep.Mark // made then
+	patient time.Time   // until then the command is not asked to stop
 }
 
 // event is something that happened to the command.
@@ -124,12 +128,12 @@ func (s *supervisor) checkDeadline() {
 	}
 	now := time.Now()
 	left := d.Sub(now)
-	if now.Sub(s.looked) > frozenAfter && !s.looked.IsZero() {
+	if now.Sub(s.looked)+s.awake.Slept() > frozenAfter && !s.looked.IsZero() {
 		// Not the renewals stood still but this process. They go on now, if the
 		// hold is still there.
 		s.patient = now.Add(min(left/2, patience))
 	}
-	s.looked = now
+	s.looked, s.awake = now, s.clock.Mark()
 	switch {
 	case left <= 0:
 		s.kill("its deadline passed without a renewal")
