@@ -250,7 +250,7 @@ public final class AcquireOptions {
     }
     if (keys.size() == 1) out.put("key", keys.iterator().next());
     else out.put("keys", List.copyOf(new ArrayList<>(keys)));
-    out.computeIfAbsent("id", absent -> Session.randomId());
+    out.computeIfAbsent("id", absent -> Ids.random());
     if (!out.containsKey("forever")) out.putIfAbsent("ttl", Limits.DEFAULT_TTL);
     checkTtl(out);
     checkWait(out);

@@ -88,12 +88,19 @@ final class Call {
 
   /** The first key of the request, for errors. */
   String key() {
-    if (hold != null) return hold.key();
-    return (String) keys().get(0);
+    return hold != null ? hold.key() : key(fields);
+  }
+
+  static String key(Map<String, Object> fields) {
+    return (String) keys(fields).get(0);
   }
 
   /** The keys that it names. */
   List<?> keys() {
+    return keys(fields);
+  }
+
+  private static List<?> keys(Map<String, Object> fields) {
     if (fields.get("keys") instanceof List<?> keys) return keys;
     return List.of(fields.getOrDefault("key", ""));
   }

@@ -9,8 +9,8 @@ import java.util.concurrent.TimeUnit;
 import java.util.function.BiConsumer;
 
 /**
- * Tells users: runs what they gave to be called, one after the other, on a thread of its own that is
- * there only while there is something to run.
+ * Tells users: runs what they gave to be called, one after the other, on a thread of its own that
+ * is there only while there is something to run.
  */
 final class Callbacks {
   private static final String LOGGER = "a logger";

@@ -105,7 +105,7 @@ public final class Client implements AutoCloseable {
       throw refuse("the connect timeout must be above 0").describe("connect", "");
     }
     String host = hostName();
-    Requests.check("open", Session.who(options, host));
+    Requests.check("open", Connector.who(options, host));
     Session session;
     try {
       session = new Session(options, address, host);
@@ -253,7 +253,7 @@ public final class Client implements AutoCloseable {
       out.completeExceptionally(e);
       return out;
     }
-    session.publish(
+    session.callbacks.publish(
         call.granted,
         (hold, error) -> {
           if (error != null) out.completeExceptionally(error);
@@ -389,7 +389,7 @@ public final class Client implements AutoCloseable {
    * @throws InterruptedException if the thread was interrupted
    */
   public Listing list(ListOptions options) throws InterruptedException {
-    return Wire.listing(await(session.command("list", options.fields(), null)).body());
+    return Wire.listing(await(session.command("list", options.fields())).body());
   }
 
   /**
@@ -477,7 +477,7 @@ public final class Client implements AutoCloseable {
     token.ifPresent(t -> fields.put("token", t));
     if (by != null && !by.isEmpty()) fields.put("by", by);
     if (reason != null && !reason.isEmpty()) fields.put("reason", reason);
-    Map<String, Object> body = await(session.command("force", fields, null)).body();
+    Map<String, Object> body = await(session.command("force", fields)).body();
     List<Long> tokens = new ArrayList<>();
     Object listed = body.getOrDefault("tokens", List.of());
     if (listed instanceof List<?> list) {
@@ -494,7 +494,7 @@ public final class Client implements AutoCloseable {
    * @throws InterruptedException if the thread was interrupted
    */
   public Map<String, Object> stats() throws InterruptedException {
-    Answer answer = await(session.command("stats", Map.of(), null));
+    Answer answer = await(session.command("stats", Map.of()));
     if (answer.body().get("stats") instanceof Map<?, ?> stats) return Json.asObject(stats);
     throw LatchkeyException.breach("the answer has no stats").describe("stats", "");
   }

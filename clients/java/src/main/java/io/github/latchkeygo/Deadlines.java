@@ -30,7 +30,11 @@ final class Deadlines {
       long elapsed,
       long remaining,
       long waited,
-      boolean detached) {}
+      boolean detached) {
+    Grant withElapsed(long time) {
+      return new Grant(id, keys, tokens, ttl, time, remaining, waited, detached);
+    }
+  }
 
   /** What is kept back from x milliseconds, in nanoseconds: this side always stops first. */
   static long margin(long x) {

@@ -36,7 +36,7 @@ public final class Hold implements AutoCloseable {
   /** Between renewals of its own. */
   private static final long LEAST_PAUSE = 10 * Deadlines.MILLI;
 
-  private final Session session;
+  private final Holds holds;
   private final AcquireOptions options;
   private final String id;
   private final List<String> keys;
@@ -61,14 +61,14 @@ public final class Hold implements AutoCloseable {
   private boolean given;
   private CompletableFuture<Void> releasing;
 
-  Hold(Session session, Grant grant, long sent, AcquireOptions options) {
-    this.session = session;
+  Hold(Holds holds, Grant grant, long sent, AcquireOptions options) {
+    this.holds = holds;
     this.options = options;
     this.id = grant.id();
     this.keys = grant.keys();
     this.tokens = grant.tokens();
     this.waited = Duration.ofMillis(grant.waited());
-    this.alarm = session.loop.alarm(this::tick);
+    this.alarm = holds.loop.alarm(this::tick);
     take(grant, sent);
     // From the deadline, not from now: the answer may be late.
     if (options.renew && ttl != Deadlines.NEVER) {
@@ -151,11 +151,11 @@ public final class Hold implements AutoCloseable {
    * @return the ttl; empty when the hold has none
    */
   public Optional<Duration> ttl() {
-    session.loop.enter();
+    holds.loop.enter();
     try {
       return ttl == Deadlines.NEVER ? Optional.empty() : Optional.of(Duration.ofMillis(ttl));
     } finally {
-      session.loop.exit();
+      holds.loop.exit();
     }
   }
 
@@ -165,11 +165,11 @@ public final class Hold implements AutoCloseable {
    * @return whether it is detached
    */
   public boolean isDetached() {
-    session.loop.enter();
+    holds.loop.enter();
     try {
       return detached;
     } finally {
-      session.loop.exit();
+      holds.loop.exit();
     }
   }
 
@@ -180,14 +180,14 @@ public final class Hold implements AutoCloseable {
    * @return the instant; empty when nothing ends by itself
    */
   public OptionalLong safeUntil() {
-    session.loop.enter();
+    holds.loop.enter();
     try {
       long end = deadline();
       return end == Deadlines.NEVER
           ? OptionalLong.empty()
-          : OptionalLong.of(session.loop.clock.toNanoTime(end));
+          : OptionalLong.of(holds.loop.clock.toNanoTime(end));
     } finally {
-      session.loop.exit();
+      holds.loop.exit();
     }
   }
 
@@ -198,14 +198,14 @@ public final class Hold implements AutoCloseable {
    *     ends by itself
    */
   public Duration safeFor() {
-    session.loop.enter();
+    holds.loop.enter();
     try {
       long end = deadline();
       return end == Deadlines.NEVER
           ? ChronoUnit.FOREVER.getDuration()
-          : Duration.ofNanos(end - session.now());
+          : Duration.ofNanos(end - holds.loop.now());
     } finally {
-      session.loop.exit();
+      holds.loop.exit();
     }
   }
 
@@ -232,13 +232,13 @@ public final class Hold implements AutoCloseable {
   }
 
   private LatchkeyException ended() {
-    session.loop.enter();
+    holds.loop.enter();
     try {
       sweep();
       if (phase == Phase.HELD || cause != null) return cause;
       return LatchkeyException.of("not_held", Details.of("hold", key()).reason("it was released"));
     } finally {
-      session.loop.exit();
+      holds.loop.exit();
     }
   }
 
@@ -265,7 +265,7 @@ public final class Hold implements AutoCloseable {
           try {
             callback.accept(why);
           } catch (RuntimeException e) {
-            session.callbackThrew("onLost", e);
+            holds.callbacks.threw("onLost", e);
           }
         });
   }
@@ -301,7 +301,7 @@ public final class Hold implements AutoCloseable {
    */
   public CompletableFuture<Void> renewAsync(Duration ttl) {
     try {
-      return session.published(renewInternal(ttlFields(ttl)));
+      return holds.callbacks.published(renewInternal(ttlFields(ttl)));
     } catch (LatchkeyException e) {
       return CompletableFuture.failedFuture(e);
     }
@@ -330,16 +330,17 @@ public final class Hold implements AutoCloseable {
   }
 
   private CompletableFuture<Void> extend(String op, Map<String, Object> more) {
-    session.loop.enter();
+    holds.loop.enter();
     try {
       check();
       Map<String, Object> fields = new LinkedHashMap<>(more);
       fields.put("id", id);
-      return session
+      return holds
+          .calls
           .command(op, fields, this)
           .handle(
               (answer, failure) -> {
-                session.loop.enter();
+                holds.loop.enter();
                 try {
                   LatchkeyException error = Client.unwrap(failure);
                   if (error == null) fresh(answer);
@@ -348,11 +349,11 @@ public final class Hold implements AutoCloseable {
                   if (error != null) throw error;
                   return null;
                 } finally {
-                  session.loop.exit();
+                  holds.loop.exit();
                 }
               });
     } finally {
-      session.loop.exit();
+      holds.loop.exit();
     }
   }
 
@@ -376,7 +377,7 @@ public final class Hold implements AutoCloseable {
    * @return completes with what {@code release} would throw
    */
   public CompletableFuture<Void> releaseAsync() {
-    return session.published(releaseInternal());
+    return holds.callbacks.published(releaseInternal());
   }
 
   /**
@@ -389,9 +390,9 @@ public final class Hold implements AutoCloseable {
   public void close() {
     settle();
     LatchkeyException why;
-    session.loop.enter();
+    holds.loop.enter();
     why = cause;
-    session.loop.exit();
+    holds.loop.exit();
     if (why != null) throw why.fresh();
   }
 
@@ -401,7 +402,7 @@ public final class Hold implements AutoCloseable {
   }
 
   CompletableFuture<Void> releaseInternal() {
-    session.loop.enter();
+    holds.loop.enter();
     try {
       if (releasing != null) return releasing;
       sweep();
@@ -409,30 +410,30 @@ public final class Hold implements AutoCloseable {
         phase = Phase.RELEASED;
         alarm.clear();
       }
-      session.forget(this);
+      holds.forget(this);
       if (given) {
         return cause == null
             ? CompletableFuture.completedFuture(null)
             : CompletableFuture.failedFuture(cause);
       }
-      CompletableFuture<Answer> answer = session.command("release", Map.of("id", id), this);
+      CompletableFuture<Answer> answer = holds.calls.command("release", Map.of("id", id), this);
       boolean[] over = {false};
       CompletableFuture<Void> out =
           answer.handle(
               (ok, failure) -> {
-                session.loop.enter();
+                holds.loop.enter();
                 try {
                   over[0] = true;
                   releasing = null;
                   return released(Client.unwrap(failure));
                 } finally {
-                  session.loop.exit();
+                  holds.loop.exit();
                 }
               });
       if (!over[0]) releasing = out;
       return out;
     } finally {
-      session.loop.exit();
+      holds.loop.exit();
     }
   }
 
@@ -458,11 +459,11 @@ public final class Hold implements AutoCloseable {
 
   /** Whether it is held, for all that is known without a look at the clock. */
   boolean keeps() {
-    session.loop.enter();
+    holds.loop.enter();
     try {
       return phase == Phase.HELD;
     } finally {
-      session.loop.exit();
+      holds.loop.exit();
     }
   }
 
@@ -472,19 +473,19 @@ public final class Hold implements AutoCloseable {
 
   /** Has something called at the loss, or at once; under the lock. */
   void atLoss(Runnable action) {
-    session.loop.enter();
+    holds.loop.enter();
     try {
       if (cause != null && action != null) action.run();
       else atLoss = action;
     } finally {
-      session.loop.exit();
+      holds.loop.exit();
     }
   }
 
   /** Up to when it is safe, on the client's clock. */
   long deadline() {
     if (phase == Phase.LOST) return until;
-    return Deadlines.safeUntil(until, session.until(), detached);
+    return Deadlines.safeUntil(until, holds.until(), detached);
   }
 
   /** Starts the watch over the hold, once the session knows it. */
@@ -499,7 +500,7 @@ public final class Hold implements AutoCloseable {
   /** Ends the hold if its time has passed. */
   void sweep() {
     if (phase != Phase.HELD) return;
-    long now = session.now();
+    long now = holds.loop.now();
     if (now < deadline()) return;
     if (failures > 0 || renewing || now < until) {
       lose("service_gone", "not confirmed by the broker up to its deadline", trouble);
@@ -521,10 +522,10 @@ public final class Hold implements AutoCloseable {
     // The session's end released it, and a closed client cannot ask.
     given = code.equals("session_lost") || code.equals("closed");
     alarm.clear();
-    session.forget(this);
+    holds.forget(this);
     if (atLoss != null) atLoss.run();
     LeaseLostException told = cause;
-    session.callbacks.run("onLost", () -> lost.complete(told), null);
+    holds.callbacks.run("onLost", () -> lost.complete(told), null);
   }
 
   /** Whether a notice is about what is held here. */
@@ -567,19 +568,19 @@ public final class Hold implements AutoCloseable {
     boolean renews = options.renew && ttl != Deadlines.NEVER;
     long next = Deadlines.plus(answer.sent(), Deadlines.nanos(ttl) / 3);
     // A broker that grants no time is not asked without a pause.
-    renewAt = renews ? Math.max(next, session.now() + LEAST_PAUSE) : Deadlines.NEVER;
+    renewAt = renews ? Math.max(next, holds.loop.now() + LEAST_PAUSE) : Deadlines.NEVER;
     arm();
   }
 
   private void tick() {
     sweep();
     if (phase != Phase.HELD) return;
-    long now = session.now();
+    long now = holds.loop.now();
     if (!renewing && now >= renewAt) {
       renewing = true;
       renewSent = now;
       overdue = false;
-      session.command("renew", Map.of("id", id), this).handle(this::renewed);
+      holds.calls.command("renew", Map.of("id", id), this).handle(this::renewed);
     } else if (renewing && !overdue && now >= renewSent + patience()) {
       overdue = true;
       tell(LatchkeyException.of("unavailable", Details.of("renew", key()).reason("no answer yet")));
@@ -589,12 +590,12 @@ public final class Hold implements AutoCloseable {
 
   /** Takes the answer to a renewal of its own. */
   private Void renewed(Answer answer, Throwable failure) {
-    session.loop.enter();
+    holds.loop.enter();
     try {
       settleRenewal(answer, failure);
       return null;
     } finally {
-      session.loop.exit();
+      holds.loop.exit();
     }
   }
 
@@ -611,7 +612,7 @@ public final class Hold implements AutoCloseable {
     }
     judge(error);
     if (phase != Phase.HELD) return;
-    long now = session.now();
+    long now = holds.loop.now();
     renewAt = now + pause(deadline() - now);
     failures++;
     tell(error);
@@ -621,7 +622,7 @@ public final class Hold implements AutoCloseable {
 
   private void tell(LatchkeyException error) {
     trouble = error;
-    session.troubled(this, error);
+    holds.callbacks.troubled(this, error);
   }
 
   /** Ends the hold when an answer about it proves that it is lost. */

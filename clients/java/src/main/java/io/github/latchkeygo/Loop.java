@@ -76,6 +76,10 @@ final class Loop implements Runnable {
     thread.setDaemon(true);
   }
 
+  long now() {
+    return clock.now();
+  }
+
   void enter() {
     lock.lock();
   }
