@@ -21,25 +21,14 @@ import java.util.ResourceBundle;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.CopyOnWriteArrayList;
 import java.util.concurrent.CountDownLatch;
-import org.junit.jupiter.api.AfterEach;
-import org.junit.jupiter.api.BeforeEach;
 import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.extension.RegisterExtension;
 
 /** What a loss is by type, and what people are told. */
 final class LossTest {
   private static final AcquireOptions PLAIN = AcquireOptions.defaults();
 
-  private Scripted server;
-
-  @BeforeEach
-  void start() throws IOException {
-    server = new Scripted();
-  }
-
-  @AfterEach
-  void stop() throws IOException {
-    server.close();
-  }
+  @RegisterExtension final Scripted server = new Scripted();
 
   /** A call whose body waits for its interrupt. */
   private static CompletableFuture<Void> calling(Connected c, CompletableFuture<Hold> held) {
@@ -86,12 +75,7 @@ final class LossTest {
     CompletableFuture<Void> calling = calling(c, held);
     c.peer().grant(c.peer().next("acquire"), 17L);
     Scripted.within("the body runs", held);
-    CompletableFuture<Void> closing =
-        async(
-            () -> {
-              c.client().close();
-              return null;
-            });
+    CompletableFuture<Void> closing = c.closing();
     c.peer().ok(c.peer().next("close"));
     LeaseLostException e = assertInstanceOf(HoldClosedException.class, failure(calling));
     assertEquals("closed", e.code());

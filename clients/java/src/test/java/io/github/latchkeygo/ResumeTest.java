@@ -1,9 +1,9 @@
 package io.github.latchkeygo;
 
-import static io.github.latchkeygo.Scripted.async;
 import static io.github.latchkeygo.Scripted.code;
 import static io.github.latchkeygo.Scripted.failure;
 import static io.github.latchkeygo.Scripted.frame;
+import static io.github.latchkeygo.Scripted.leases;
 import static io.github.latchkeygo.Scripted.lost;
 import static io.github.latchkeygo.Scripted.options;
 import static io.github.latchkeygo.Scripted.until;
@@ -17,15 +17,13 @@ import static org.junit.jupiter.api.Assertions.assertTrue;
 import io.github.latchkeygo.Scripted.Connected;
 import io.github.latchkeygo.Scripted.Peer;
 import io.github.latchkeygo.Scripted.Shifted;
-import java.io.IOException;
 import java.time.Duration;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.Map;
 import java.util.concurrent.CompletableFuture;
-import org.junit.jupiter.api.AfterEach;
-import org.junit.jupiter.api.BeforeEach;
 import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.extension.RegisterExtension;
 
 /** What a resume may find, and answers that are not what was asked for. */
 final class ResumeTest {
@@ -33,23 +31,7 @@ final class ResumeTest {
   private static final Map<String, Object> TAKEN =
       frame("ok", false, "code", "session_lost", "reason", "another connection resumed it");
 
-  private Scripted server;
-
-  @BeforeEach
-  void start() throws IOException {
-    server = new Scripted();
-  }
-
-  @AfterEach
-  void stop() throws IOException {
-    server.close();
-  }
-
-  private static Map<String, Object> lease(Hold hold) {
-    Map<String, Object> out = frame("id", hold.id(), "keys", hold.keys(), "tokens", List.of(17));
-    out.putAll(frame("ttl", 30000, "remaining", 30000, "waited", 0));
-    return out;
-  }
+  @RegisterExtension final Scripted server = new Scripted();
 
   /** A connection on which the client asks for its session, unanswered. */
   private Peer unanswered() throws InterruptedException {
@@ -68,14 +50,14 @@ final class ResumeTest {
     c.peer().cut();
     for (int i = 0; i < 2; i++) unanswered().cut();
     Peer second = server.peer();
-    assertEquals("S1", second.greet("S1", "leases", List.of(lease(hold))).get("resume"));
+    assertEquals("S1", second.greet("S1", "leases", leases(hold)).get("resume"));
     assertEquals(asked, second.next("acquire").get("id"));
     second.send(TAKEN);
 
     // It may also be told in place of the answer.
     unanswered().send(TAKEN);
     Peer fourth = server.peer();
-    assertEquals("S1", fourth.greet("S1", "leases", List.of(lease(hold))).get("resume"));
+    assertEquals("S1", fourth.greet("S1", "leases", leases(hold)).get("resume"));
     assertEquals(asked, fourth.next("acquire").get("id"));
     assertTrue(hold.isSafe());
 
@@ -108,8 +90,7 @@ final class ResumeTest {
     Object n = second.next("open").get("n");
     clock.shift(Duration.ofSeconds(40)); // unseen by any timer, and within the grace
     second.send(
-        frame(
-            "n", n, "ok", true, "session", "S1", "grace", 600000, "leases", List.of(lease(hold))));
+        frame("n", n, "ok", true, "session", "S1", "grace", 600000, "leases", leases(hold)));
     assertEquals(hold.id(), second.next("release").get("id"));
     assertEquals("expired", lost(hold).code());
     c.client().acquireAsync("b", PLAIN);
@@ -128,17 +109,9 @@ final class ResumeTest {
     CompletableFuture<Void> releasing = hold.releaseAsync();
     second.cut();
     Peer third = server.peer();
-    third.greet("S1", "leases", List.of(lease(hold)));
+    third.greet("S1", "leases", leases(hold));
     assertEquals(hold.id(), third.next("release").get("id"));
     assertInstanceOf(LeaseLostException.class, failure(releasing));
-  }
-
-  private static CompletableFuture<Void> closing(Client client) {
-    return async(
-        () -> {
-          client.close();
-          return null;
-        });
   }
 
   @Test
@@ -147,11 +120,11 @@ final class ResumeTest {
     Hold hold = c.hold("a");
     c.peer().cut();
     Peer second = server.peer();
-    CompletableFuture<Void> closing = closing(c.client());
+    CompletableFuture<Void> closing = c.closing();
     assertEquals("closed", lost(hold).code());
     second.cut();
     Peer third = server.peer();
-    assertEquals("S1", third.greet("S1", "leases", List.of(lease(hold))).get("resume"));
+    assertEquals("S1", third.greet("S1", "leases", leases(hold)).get("resume"));
     third.ok(third.next("close"));
     within("close", closing);
     assertEquals(List.of(), SessionTest.threads());
@@ -163,7 +136,7 @@ final class ResumeTest {
     Hold hold = c.hold("a");
     c.peer().cut();
     Peer second = server.peer();
-    CompletableFuture<Void> closing = closing(c.client());
+    CompletableFuture<Void> closing = c.closing();
     assertEquals("closed", lost(hold).code());
     second.hello();
     second.fails(second.next("open"), "session_lost");
@@ -178,10 +151,10 @@ final class ResumeTest {
     Hold hold = c.hold("a");
     c.peer().cut();
     Peer second = server.peer();
-    second.greet("S2", "leases", List.of(lease(hold)));
+    second.greet("S2", "leases", leases(hold));
     second.awaitEnd();
     Peer third = server.peer();
-    assertEquals("S1", third.greet("S1", "leases", List.of(lease(hold))).get("resume"));
+    assertEquals("S1", third.greet("S1", "leases", leases(hold)).get("resume"));
     until("it is connected again", () -> c.client().isConnected());
     assertTrue(hold.isSafe());
   }
@@ -228,10 +201,8 @@ final class ResumeTest {
   @Test
   void timesWithoutMeasureAreNoneThatHasPassed() throws Exception {
     Connected c = server.client(options().grace(Duration.ZERO));
-    CompletableFuture<Hold> acquiring = c.client().acquireAsync("a", PLAIN);
     long most = Limits.MAX_INTEGER;
-    c.peer().grant(c.peer().next("acquire"), 5L, "ttl", most, "remaining", most, "elapsed", most);
-    Hold hold = within("the grant", acquiring);
+    Hold hold = c.hold("a", PLAIN, 5L, "ttl", most, "remaining", most, "elapsed", most);
     assertTrue(hold.isSafe());
     c.client().acquireAsync("b", PLAIN);
     c.peer().next("acquire"); // and nothing was renewed

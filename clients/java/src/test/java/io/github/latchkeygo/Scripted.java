@@ -8,6 +8,7 @@ import java.io.BufferedReader;
 import java.io.IOException;
 import java.io.InputStreamReader;
 import java.io.OutputStream;
+import java.io.UncheckedIOException;
 import java.net.InetAddress;
 import java.net.ServerSocket;
 import java.net.Socket;
@@ -24,12 +25,14 @@ import java.util.concurrent.CompletionException;
 import java.util.concurrent.LinkedBlockingQueue;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.TimeoutException;
+import org.junit.jupiter.api.extension.AfterEachCallback;
+import org.junit.jupiter.api.extension.ExtensionContext;
 
 /**
  * A server on the loopback that does exactly what a test says, for orders that a real broker rarely
  * takes.
  */
-final class Scripted implements AutoCloseable {
+final class Scripted implements AfterEachCallback {
   /** A grace that no busy machine uses up; no ping comes in the middle of what a test sends. */
   static final Duration LONG = Duration.ofSeconds(60);
 
@@ -40,8 +43,12 @@ final class Scripted implements AutoCloseable {
   private final List<Peer> all = new ArrayList<>();
   private final List<Client> clients = new ArrayList<>();
 
-  Scripted() throws IOException {
-    server = new ServerSocket(0, 50, InetAddress.getByName("127.0.0.1"));
+  Scripted() {
+    try {
+      server = new ServerSocket(0, 50, InetAddress.getLoopbackAddress());
+    } catch (IOException e) {
+      throw new UncheckedIOException(e);
+    }
     start("scripted server", this::accept);
   }
 
@@ -106,19 +113,52 @@ final class Scripted implements AutoCloseable {
 
   record Connected(Client client, Peer peer) {
     /** Holds a key. */
-    Hold hold(String key, AcquireOptions o, Object token) throws InterruptedException {
-      CompletableFuture<Hold> granted = client.acquireAsync(key, o);
-      peer.grant(peer.next("acquire"), token);
-      return within("the grant", granted);
+    Hold hold(String key, AcquireOptions o, Object token, Object... more)
+        throws InterruptedException {
+      return granted(client.acquireAsync(key, o), token, more);
     }
 
     Hold hold(String key) throws InterruptedException {
       return hold(key, AcquireOptions.defaults(), 17L);
     }
+
+    /** Holds several keys, with tokens from 17 on. */
+    Hold hold(List<String> keys) throws InterruptedException {
+      return granted(client.acquireAsync(keys, AcquireOptions.defaults()), 17L);
+    }
+
+    private Hold granted(CompletableFuture<Hold> acquiring, Object token, Object... more)
+        throws InterruptedException {
+      peer.grant(peer.next("acquire"), token, more);
+      return within("the grant", acquiring);
+    }
+
+    /** Closes the client. */
+    CompletableFuture<Void> closing() {
+      return async(
+          () -> {
+            client.close();
+            return null;
+          });
+    }
   }
 
+  /** How a resume lists holds, with tokens from 17 on. */
+  static List<Map<String, Object>> leases(Hold... holds) {
+    List<Map<String, Object>> out = new ArrayList<>();
+    for (Hold hold : holds) {
+      List<Object> tokens = new ArrayList<>();
+      for (int i = 0; i < hold.keys().size(); i++) tokens.add(17L + i);
+      Map<String, Object> lease = frame("id", hold.id(), "keys", hold.keys(), "tokens", tokens);
+      lease.putAll(frame("ttl", 30000, "remaining", 30000, "waited", 0));
+      out.add(lease);
+    }
+    return out;
+  }
+
+  /** Ends what the test left, when it is a test's extension. */
   @Override
-  public synchronized void close() throws IOException {
+  public synchronized void afterEach(ExtensionContext test) throws IOException {
     server.close();
     for (Peer peer : all) peer.leaving = true; // so that a goodbye is short
     for (Client client : clients) client.close();

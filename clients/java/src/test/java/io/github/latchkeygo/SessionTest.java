@@ -4,6 +4,7 @@ import static io.github.latchkeygo.Scripted.async;
 import static io.github.latchkeygo.Scripted.code;
 import static io.github.latchkeygo.Scripted.failure;
 import static io.github.latchkeygo.Scripted.frame;
+import static io.github.latchkeygo.Scripted.leases;
 import static io.github.latchkeygo.Scripted.lost;
 import static io.github.latchkeygo.Scripted.options;
 import static io.github.latchkeygo.Scripted.until;
@@ -32,25 +33,14 @@ import java.util.concurrent.CopyOnWriteArrayList;
 import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.LinkedBlockingQueue;
 import java.util.stream.IntStream;
-import org.junit.jupiter.api.AfterEach;
-import org.junit.jupiter.api.BeforeEach;
 import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.extension.RegisterExtension;
 
 /** The client against a scripted server: orders that a real broker rarely takes. */
 final class SessionTest {
   private static final AcquireOptions PLAIN = AcquireOptions.defaults();
 
-  private Scripted server;
-
-  @BeforeEach
-  void start() throws IOException {
-    server = new Scripted();
-  }
-
-  @AfterEach
-  void stop() throws IOException {
-    server.close();
-  }
+  @RegisterExtension final Scripted server = new Scripted();
 
   private static Duration ms(long n) {
     return Duration.ofMillis(n);
@@ -253,22 +243,7 @@ final class SessionTest {
     c.peer().cut();
     assertEquals("unavailable", within("trouble is told", troubled));
     Peer second = server.peer();
-    Map<String, Object> open =
-        second.greet(
-            "S1",
-            "leases",
-            List.of(
-                frame(
-                    "id",
-                    hold.id(),
-                    "keys",
-                    List.of("a"),
-                    "tokens",
-                    List.of(17),
-                    "ttl",
-                    30000,
-                    "remaining",
-                    30000)));
+    Map<String, Object> open = second.greet("S1", "leases", leases(hold));
     assertEquals("S1", open.get("resume"));
     Map<String, Object> again = second.next("acquire");
     assertEquals(first.get("id"), again.get("id"));
@@ -282,9 +257,7 @@ final class SessionTest {
   @Test
   void afterAResumeWhatIsNotListedIsLostAndWhatNobodyWantsIsReleased() throws Exception {
     Connected c = server.client();
-    CompletableFuture<Hold> both = c.client().acquireAsync(List.of("a", "b"), PLAIN);
-    c.peer().grant(c.peer().next("acquire"), 17L);
-    Hold kept = within("the grant", both);
+    Hold kept = c.hold(List.of("a", "b"));
     Hold gone = c.hold("c", PLAIN, 9L);
     c.peer().cut();
     Peer second = server.peer();
@@ -292,22 +265,7 @@ final class SessionTest {
     Map<String, Object> open = second.next("open");
     // A long list comes in parts.
     second.send(
-        frame(
-            "n",
-            open.get("n"),
-            "leases",
-            List.of(
-                frame(
-                    "id",
-                    kept.id(),
-                    "keys",
-                    List.of("a", "b"),
-                    "tokens",
-                    List.of(17, 18),
-                    "ttl",
-                    30000,
-                    "remaining",
-                    30000))),
+        frame("n", open.get("n"), "leases", leases(kept)),
         frame(
             "n",
             open.get("n"),
@@ -339,9 +297,7 @@ final class SessionTest {
   void sessionLostAtTheResume() throws Exception {
     Connected c = server.client();
     Hold hold = c.hold("a");
-    CompletableFuture<Hold> lasting = c.client().acquireAsync("d", PLAIN.detach());
-    c.peer().grant(c.peer().next("acquire"), 20L, "detached", true);
-    Hold detached = within("the detached one", lasting);
+    Hold detached = c.hold("d", PLAIN.detach(), 20L, "detached", true);
     CompletableFuture<Hold> waiting = c.client().acquireAsync("b", PLAIN);
     Map<String, Object> first = c.peer().next("acquire");
     CompletableFuture<Void> releasing = c.hold("c").releaseAsync();
@@ -392,9 +348,7 @@ final class SessionTest {
     LatchkeyException why = lost(forced);
     assertInstanceOf(ForcedException.class, why);
     assertTrue(why.reason().contains("alice"));
-    CompletableFuture<Hold> both = c.client().acquireAsync(List.of("a", "b"), PLAIN);
-    c.peer().grant(c.peer().next("acquire"), 17L);
-    Hold many = within("the grant", both);
+    Hold many = c.hold(List.of("a", "b"));
     c.peer()
         .send( // the first is about an older hold of that key
             frame("lost", "forced", "id", many.id(), "key", "b", "token", 4),
@@ -615,9 +569,7 @@ final class SessionTest {
   @Test
   void unknownFieldsAreIgnoredAndUnknownCodesKeepTheirName() throws Exception {
     Connected c = server.client();
-    CompletableFuture<Hold> granted = c.client().acquireAsync("a", PLAIN);
-    c.peer().grant(c.peer().next("acquire"), 3L, "region", frame("name", "eu"), "note", null);
-    within("the grant", granted);
+    c.hold("a", PLAIN, 3L, "region", frame("name", "eu"), "note", null);
     CompletableFuture<Hold> failing = c.client().acquireAsync("b", PLAIN);
     c.peer().fails(c.peer().next("acquire"), "preempted");
     LatchkeyException e = (LatchkeyException) failure(failing);
@@ -786,12 +738,7 @@ final class SessionTest {
             async(client::stats),
             hold.renewAsync(ms(1000)));
     for (int i = 0; i < calls.size(); i++) c.peer().next();
-    CompletableFuture<Void> closing =
-        async(
-            () -> {
-              client.close();
-              return null;
-            });
+    CompletableFuture<Void> closing = c.closing();
     c.peer().ok(c.peer().next("close"));
     for (CompletableFuture<?> call : calls) assertEquals("closed", code(call));
     assertInstanceOf(HoldClosedException.class, lost(hold));
@@ -919,9 +866,7 @@ final class SessionTest {
     until("pings go on while a callback hangs", () -> two.safeUntil().getAsLong() > before);
     c.peer().cut();
     Peer second = server.peer();
-    Map<String, Object> kept = frame("id", two.id(), "keys", List.of("b"), "tokens", List.of(17));
-    kept.putAll(frame("ttl", 30000, "remaining", 30000));
-    second.greet("S1", "leases", List.of(kept));
+    second.greet("S1", "leases", leases(two));
     until("it is back", () -> c.client().isConnected());
     assertTrue(two.isSafe());
     hang.countDown();

@@ -12,28 +12,17 @@ import java.io.IOException;
 import java.nio.charset.StandardCharsets;
 import java.time.Duration;
 import java.util.concurrent.TimeUnit;
-import org.junit.jupiter.api.AfterEach;
-import org.junit.jupiter.api.BeforeEach;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.condition.EnabledOnOs;
 import org.junit.jupiter.api.condition.OS;
+import org.junit.jupiter.api.extension.RegisterExtension;
 
 /** A machine that sleeps: its clocks, and what its holds know when it wakes up. */
 final class SleepTest {
   private static final AcquireOptions PLAIN = AcquireOptions.defaults();
   private static final long MILLI = 1_000_000;
 
-  private Scripted server;
-
-  @BeforeEach
-  void start() throws IOException {
-    server = new Scripted();
-  }
-
-  @AfterEach
-  void stop() throws IOException {
-    server.close();
-  }
+  @RegisterExtension final Scripted server = new Scripted();
 
   /** The clocks of a machine. Time passes by itself, or by hand; sleep by hand. */
   private static final class Machine {
