@@ -16,7 +16,6 @@ import java.util.Optional;
 import java.util.OptionalLong;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.CompletionStage;
-import java.util.concurrent.ThreadLocalRandom;
 import java.util.function.Consumer;
 
 /**
@@ -33,9 +32,6 @@ public final class Hold implements AutoCloseable {
     RELEASED
   }
 
-  /** Between renewals of its own. */
-  private static final long LEAST_PAUSE = 10 * Deadlines.MILLI;
-
   private final Holds holds;
   private final AcquireOptions options;
   private final String id;
@@ -46,18 +42,12 @@ public final class Hold implements AutoCloseable {
 
   // Behind the lock of the loop.
   private final Loop.Alarm alarm;
+  private final Renewal renewal;
   private Phase phase = Phase.HELD;
   private LeaseLostException cause;
   private Runnable atLoss; // called under the lock: it must be quick
   private long until; // of the lease, or what was safe when it was lost
-  private long ttl; // in milliseconds
   private boolean detached;
-  private long renewAt = Deadlines.NEVER;
-  private boolean renewing;
-  private long renewSent;
-  private boolean overdue;
-  private int failures;
-  private LatchkeyException trouble;
   private boolean given;
   private CompletableFuture<Void> releasing;
 
@@ -69,12 +59,8 @@ public final class Hold implements AutoCloseable {
     this.tokens = grant.tokens();
     this.waited = Duration.ofMillis(grant.waited());
     this.alarm = holds.loop.alarm(this::tick);
+    this.renewal = new Renewal(this, holds, options.renew, grant, sent);
     take(grant, sent);
-    // From the deadline, not from now: the answer may be late.
-    if (options.renew && ttl != Deadlines.NEVER) {
-      long end = Deadlines.plus(sent, Deadlines.nanos(grant.elapsed() + grant.remaining()));
-      renewAt = end - Deadlines.nanos(ttl) / 3 * 2;
-    }
   }
 
   /**
@@ -153,6 +139,7 @@ public final class Hold implements AutoCloseable {
   public Optional<Duration> ttl() {
     holds.loop.enter();
     try {
+      long ttl = renewal.ttl();
       return ttl == Deadlines.NEVER ? Optional.empty() : Optional.of(Duration.ofMillis(ttl));
     } finally {
       holds.loop.exit();
@@ -343,7 +330,7 @@ public final class Hold implements AutoCloseable {
                 holds.loop.enter();
                 try {
                   LatchkeyException error = Client.unwrap(failure);
-                  if (error == null) fresh(answer);
+                  if (error == null) renewed(answer);
                   else judge(error);
                   if (cause != null) throw cause;
                   if (error != null) throw error;
@@ -491,10 +478,7 @@ public final class Hold implements AutoCloseable {
   /** Starts the watch over the hold, once the session knows it. */
   void arm() {
     if (phase != Phase.HELD) return;
-    long next = until;
-    if (!renewing) next = Math.min(next, renewAt);
-    else if (!overdue) next = Math.min(next, renewSent + patience());
-    alarm.set(next);
+    alarm.set(Math.min(until, renewal.next()));
   }
 
   /** Ends the hold if its time has passed. */
@@ -502,8 +486,8 @@ public final class Hold implements AutoCloseable {
     if (phase != Phase.HELD) return;
     long now = holds.loop.now();
     if (now < deadline()) return;
-    if (failures > 0 || renewing || now < until) {
-      lose("service_gone", "not confirmed by the broker up to its deadline", trouble);
+    if (renewal.isUnconfirmed() || now < until) {
+      lose("service_gone", "not confirmed by the broker up to its deadline", renewal.trouble());
     } else {
       lose(
           "expired",
@@ -553,100 +537,33 @@ public final class Hold implements AutoCloseable {
 
   private void take(Grant grant, long sent) {
     until = Deadlines.lease(sent, grant);
-    ttl = grant.ttl();
+    renewal.ttl(grant.ttl());
     detached = grant.detached() || detached;
   }
 
-  private void fresh(Answer answer) {
+  /** Takes the answer to a renewal. */
+  void renewed(Answer answer) {
     // What has passed is over, whatever the broker says now: nobody knows who held it meanwhile.
     sweep();
     if (phase != Phase.HELD) return;
-    Grant grant = Wire.grant(answer.body());
-    failures = 0;
-    trouble = null;
-    take(grant, answer.sent());
-    boolean renews = options.renew && ttl != Deadlines.NEVER;
-    long next = Deadlines.plus(answer.sent(), Deadlines.nanos(ttl) / 3);
-    // A broker that grants no time is not asked without a pause.
-    renewAt = renews ? Math.max(next, holds.loop.now() + LEAST_PAUSE) : Deadlines.NEVER;
+    take(Wire.grant(answer.body()), answer.sent());
+    renewal.confirmed(answer.sent());
     arm();
   }
 
   private void tick() {
     sweep();
     if (phase != Phase.HELD) return;
-    long now = holds.loop.now();
-    if (!renewing && now >= renewAt) {
-      renewing = true;
-      renewSent = now;
-      overdue = false;
-      holds.calls.command("renew", Map.of("id", id), this).handle(this::renewed);
-    } else if (renewing && !overdue && now >= renewSent + patience()) {
-      overdue = true;
-      tell(LatchkeyException.of("unavailable", Details.of("renew", key()).reason("no answer yet")));
-    }
+    renewal.look();
     arm();
-  }
-
-  /** Takes the answer to a renewal of its own. */
-  private Void renewed(Answer answer, Throwable failure) {
-    holds.loop.enter();
-    try {
-      settleRenewal(answer, failure);
-      return null;
-    } finally {
-      holds.loop.exit();
-    }
-  }
-
-  private void settleRenewal(Answer answer, Throwable failure) {
-    renewing = false;
-    LatchkeyException error = Client.unwrap(failure);
-    if (error == null) {
-      try {
-        fresh(answer);
-        return;
-      } catch (LatchkeyException e) {
-        error = e; // an answer that says nothing renews nothing
-      }
-    }
-    judge(error);
-    if (phase != Phase.HELD) return;
-    long now = holds.loop.now();
-    renewAt = now + pause(deadline() - now);
-    failures++;
-    tell(error);
-    arm();
-    return;
-  }
-
-  private void tell(LatchkeyException error) {
-    trouble = error;
-    holds.callbacks.troubled(this, error);
   }
 
   /** Ends the hold when an answer about it proves that it is lost. */
-  private void judge(LatchkeyException error) {
+  void judge(LatchkeyException error) {
     String code = error.code();
     if (code.equals("not_held") || code.equals("over")) code = "expired";
     if (code.equals("expired") || code.equals("forced") || code.equals("session_lost")) {
       lose(code, "the broker does not know the hold any more", error);
     }
-  }
-
-  /** How long a renewal may stay unanswered before that is told. */
-  private long patience() {
-    return Math.min(ttl / 6, 5000) * Deadlines.MILLI;
-  }
-
-  /**
-   * The pause before the next try of a failed renewal: doubling from a thirtieth of the ttl to a
-   * sixth, at most 5 s and half of what is left, at least 10 ms; half of it is random.
-   */
-  private long pause(long left) {
-    long wanted = Math.min(ttl / 30, 1000) * Deadlines.MILLI << Math.min(failures, 10);
-    long longest = Math.min(patience(), left / 2);
-    long d = Math.max(Math.min(wanted, longest), LEAST_PAUSE);
-    return d / 2 + ThreadLocalRandom.current().nextLong(d / 2);
   }
 }

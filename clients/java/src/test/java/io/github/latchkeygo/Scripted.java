@@ -36,7 +36,7 @@ final class Scripted implements AfterEachCallback {
   /** A grace that no busy machine uses up; no ping comes in the middle of what a test sends. */
   static final Duration LONG = Duration.ofSeconds(60);
 
-  static final long PATIENCE = 20;
+  static final long PATIENCE = 60;
 
   private final ServerSocket server;
   private final BlockingQueue<Peer> peers = new LinkedBlockingQueue<>();
