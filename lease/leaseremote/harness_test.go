@@ -49,6 +49,8 @@ const (
 	cutAfter         // it arrives and the connection breaks
 )
 
+var errDown = errors.New("the broker is down")
+
 // newBroker starts a broker that the test ends.
 func newBroker(t testing.TB, o leaselocal.Options) *broker {
 	b := &broker{t: t, opts: o}
@@ -72,7 +74,7 @@ func (b *broker) start() {
 func (b *broker) stop() {
 	b.mu.Lock()
 	svc, srv := b.svc, b.srv
-	b.svc, b.srv, b.away = nil, nil, errors.New("the broker is down")
+	b.svc, b.srv, b.away = nil, nil, errDown
 	b.mu.Unlock()
 	if svc == nil {
 		return
@@ -84,8 +86,9 @@ func (b *broker) stop() {
 	b.cut()
 }
 
-// crash ends the broker without a word to anybody.
+// crash ends the broker without a word to anybody. Nobody connects to it once its connections are gone.
 func (b *broker) crash() {
+	b.refuse(errDown)
 	b.cut()
 	b.stop()
 }
