@@ -213,14 +213,15 @@ final class BrokerTest {
   @Test
   void aBrokerThatIsStopped() throws Exception {
     try (Broker broker = new Broker()) {
-      CompletableFuture<Boolean> troubled = new CompletableFuture<>();
+      CompletableFuture<Boolean> told = new CompletableFuture<>(); // of the loss, by then
+      ConnectOptions options = options().grace(Duration.ofSeconds(6));
       Client client =
           broker.connect(
-              ConnectOptions.defaults()
-                  .onTroubled((hold, error) -> troubled.complete(hold.isSafe())));
+              options.onTroubled(
+                  (hold, error) -> told.complete(hold.lost().toCompletableFuture().isDone())));
       Hold hold = client.acquire("k");
       broker.signal("STOP");
-      assertTrue(within("trouble", troubled), "trouble is told before the loss");
+      assertFalse(within("trouble", told), "trouble is told before the loss");
       assertEquals("service_gone", lost(hold).code());
       assertTrue(hold.safeFor().toMillis() > -2000);
       broker.signal("CONT");
