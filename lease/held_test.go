@@ -66,6 +66,22 @@ func TestHeldIsRenewedEachThird(t *testing.T) {
 	})
 }
 
+// A service that grants no ttl is not asked again without a pause.
+func TestRenewalsAreSpaced(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		h := r.hold(r.connect(lease.ClientOptions{}), request(3*time.Second, "k"))
+		r.set(func() { r.command = only(lease.Renew, fault{zero: true}) })
+		wait(1110 * time.Millisecond)
+		if n := len(r.times(lease.Renew)); n < 2 || n > 11 {
+			t.Errorf("%d renewals in 110 ms, want one each 10 ms", n)
+		}
+		if h.Err() != nil {
+			t.Error(h.Err())
+		}
+	})
+}
+
 // Failing renewals are told, tried again with growing pauses, and the hold is
 // lost as service gone at its safe deadline: before the service ends it.
 func TestFailingRenewalsAreToldBeforeTheLoss(t *testing.T) {

@@ -148,10 +148,14 @@ func (h *Held) freshLocked(sent time.Time, l Lease) {
 	l.Waited = h.lease.Waited
 	h.lease, h.slept = l, 0
 	h.renewAt = time.Time{}
+	now := time.Now()
 	if l.TTL != Forever {
 		h.renewAt = sent.Add(l.TTL / 3)
+		if soonest := now.Add(leastPause); h.renewAt.Before(soonest) {
+			h.renewAt = soonest // a service that grants no time is not asked without a pause
+		}
 	}
-	h.armLocked(time.Now())
+	h.armLocked(now)
 }
 
 // wake makes up for what the machine has slept since it was last looked at:
@@ -192,6 +196,9 @@ func (h *Held) tell(err error) {
 	}
 }
 
+// leastPause is the shortest time between an answer to a renewal and the next one.
+const leastPause = 10 * time.Millisecond
+
 // patience is how long a renewal may stay unanswered before that is reported.
 func patience(ttl time.Duration) time.Duration { return min(ttl/6, 5*time.Second) }
 
@@ -202,6 +209,6 @@ func patience(ttl time.Duration) time.Duration { return min(ttl/6, 5*time.Second
 // one moment.
 func pause(ttl, left time.Duration, failures int) time.Duration {
 	d := min(ttl/30, time.Second) << min(failures, 10)
-	d = max(min(d, ttl/6, 5*time.Second, left/2), 10*time.Millisecond)
+	d = max(min(d, ttl/6, 5*time.Second, left/2), leastPause)
 	return d/2 + rand.N(d/2+1)
 }

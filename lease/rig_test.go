@@ -39,6 +39,7 @@ type fault struct {
 	drop bool  // never sent, never answered
 	mute bool  // carried out, never answered
 	err  error // refused with this
+	zero bool  // carried out, and answered a millisecond later with a ttl of 0
 }
 
 func newRig(t testing.TB) *rig {
@@ -105,6 +106,11 @@ func (l *line) Do(c lease.Command, done func(lease.Lease, error)) {
 	case f.drop:
 	case f.mute:
 		l.Session.Do(c, nil)
+	case f.zero:
+		l.Session.Do(c, func(got lease.Lease, err error) {
+			got.TTL = 0
+			time.AfterFunc(time.Millisecond, func() { done(got, err) })
+		})
 	case f.err != nil:
 		if done != nil {
 			done(lease.Lease{}, f.err)
