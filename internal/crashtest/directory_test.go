@@ -95,7 +95,8 @@ func TestFullDisk(t *testing.T) {
 	case err != nil:
 		t.Fatalf("%v\n%s", err, out)
 	case strings.Contains(string(out), "--- SKIP"):
-		t.Skipf("in a namespace of its own the test says:\n%s", out)
+		t.Logf("in a namespace of its own the test says:\n%s", out)
+		t.Skip("this system does not let the test mount a small disk")
 	}
 	t.Logf("%s", out)
 }
