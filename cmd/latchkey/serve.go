@@ -75,7 +75,7 @@ and tokens never go back.`,
 	f.StringVar(&o.http, "http", "127.0.0.1:6971", `address of the HTTP API, metrics and status page; "" for none`)
 	f.StringArrayVar(&o.httpHosts, "http-host", nil, "`name` under which HTTP may be reached besides loopback; repeatable")
 	f.StringVar(&o.data, "data", "", "directory that keeps locks and tokens over a restart")
-	f.StringVar(&o.fsync, "fsync", "always", "when the directory is synced: always, interval or never")
+	f.StringVar(&o.fsync, "fsync", "always", "when the directory is synced: always, before each answer; interval, every 100ms; or never")
 	f.Uint64Var(&o.tokenFloor, "token-floor", 0, "make every token greater than this; for a directory restored from a backup")
 	f.BoolVar(&o.insecure, "insecure", false, "allow addresses beyond loopback, where anyone may take and force locks")
 	f.BoolVar(&o.verbose, "verbose", false, "log more")
