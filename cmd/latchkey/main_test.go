@@ -110,6 +110,10 @@ func (b *testBroker) kill() {
 	}
 }
 
+// lateness is how long after its time something may happen on a busy machine. What must not be late at all is judged by
+// what others find, not by this clock.
+const lateness = 2 * time.Second
+
 // command makes a command that talks to this broker.
 func (b *testBroker) command(args ...string) *exec.Cmd {
 	cmd := exec.Command(program(), args...)
@@ -132,7 +136,7 @@ func (b *testBroker) run(args ...string) result {
 	return finish(b.t, b.command(args...))
 }
 
-// finish runs a command to its end, within half a minute.
+// finish runs a command to its end, within a minute.
 func finish(t *testing.T, cmd *exec.Cmd) result {
 	t.Helper()
 	var out, errOut bytes.Buffer
@@ -147,7 +151,7 @@ func finish(t *testing.T, cmd *exec.Cmd) result {
 // one ended it.
 func waitFor(t *testing.T, cmd *exec.Cmd) int {
 	t.Helper()
-	return waitWithin(t, cmd, 30*time.Second)
+	return waitWithin(t, cmd, time.Minute)
 }
 
 // waitWithin is waitFor for what takes another time.
@@ -183,13 +187,13 @@ func (r result) want(t *testing.T, code int, out, errOut string) {
 // eventually polls a condition of something outside this process.
 func eventually(t *testing.T, what string, cond func() bool) {
 	t.Helper()
-	deadline := time.After(20 * time.Second)
+	deadline := time.After(time.Minute)
 	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()
 	for !cond() {
 		select {
 		case <-deadline:
-			t.Fatalf("after 20 s still not: %s", what)
+			t.Fatalf("after a minute still not: %s", what)
 		case <-tick.C:
 		}
 	}

@@ -125,7 +125,7 @@ func TestMapPassword(t *testing.T) {
 	check(m.run("get", "m", "k"), 0, "v", "")
 	check(m.run("set", "m", "k", "w"), 1, "", "does not permit that to this user: NOPERM")
 	as("deaf", "cret")
-	check(m.run("get", "m", "k", "--timeout", "300ms"), 1, "", "does not permit that to this user: redis refuses to subscribe")
+	check(m.run("get", "m", "k", "--timeout", "2s"), 1, "", "does not permit that to this user: redis refuses to subscribe")
 	m.url = full
 	m.server.Kill()
 	check(m.run("get", "m", "k"), 1, "", "nobody listens at redis://"+m.server.Addr())
@@ -141,16 +141,16 @@ func TestMapStoreThatHangs(t *testing.T) {
 	m := startMaps(t, redistest.Options{})
 	m.set("m", "k", "v")
 	m.server.Do("CLIENT", "PAUSE", "60000", "WRITE")
-	r := m.run("set", "m", "k", "w", "--timeout", "300ms")
+	r := m.run("set", "m", "k", "w", "--timeout", "2s")
 	r.want(t, 1, "", "did not answer, so nobody knows whether it was written: look with `latchkey map get m KEY`")
-	m.run("del", "m", "k", "--timeout", "300ms", "--json").want(t, 1, `"code":"unknown"`, "")
+	m.run("del", "m", "k", "--timeout", "2s", "--json").want(t, 1, `"code":"unknown"`, "")
 	m.run("get", "m", "k").want(t, 0, "v", "")
 	m.server.Do("CLIENT", "UNPAUSE")
 
 	m.server.Freeze()
 	began := time.Now()
 	m.run("get", "m", "k", "--timeout", "300ms").want(t, 1, "", "no answer from redis://"+m.server.Addr()+" in time")
-	if took := time.Since(began); took > 5*time.Second {
+	if took := time.Since(began); took > 10*time.Second {
 		t.Errorf("it took %v to give up after 300 ms", took)
 	}
 	m.server.Thaw()
@@ -169,7 +169,7 @@ func TestMapStoreThatHangs(t *testing.T) {
 	if err := cmd.Process.Signal(os.Interrupt); err != nil {
 		t.Fatal(err)
 	}
-	if code, took := waitFor(t, cmd), time.Since(began); code != 130 || took > 4*time.Second {
+	if code, took := waitFor(t, cmd), time.Since(began); code != 130 || took > 10*time.Second {
 		t.Errorf("it ended with %d after %v, want 130 at once", code, took)
 	}
 }

@@ -149,8 +149,8 @@ func TestRunCannotHaveTheLock(t *testing.T) {
 	b := startBroker(t)
 	b.run("lock", "k", "--label", "maintenance").want(t, 0, "token", "")
 	b.run("run", "--try", "k", "--", "true").want(t, exitNotHeld, "", `"maintenance"`)
-	got := b.run("run", "--wait", "100ms", "k", "--", "true")
-	got.want(t, exitNotHeld, "", "was not free within 100ms")
+	got := b.run("run", "--wait", "1s", "k", "--", "true")
+	got.want(t, exitNotHeld, "", "was not free within 1s")
 	if !strings.Contains(got.err, "waiting for k: held by") {
 		t.Errorf("errors %q do not say who is waited for", got.err)
 	}
@@ -187,8 +187,8 @@ func TestRunWhenTheBrokerDies(t *testing.T) {
 	begin := time.Now()
 	eventually(t, "command and child have ended", func() bool { return !s.running(t, "leader") && !s.running(t, "child") })
 	// The deadline is earlier than that by the time since the last renewal and
-	// by the margin; what is added is for a busy machine.
-	if took := time.Since(begin); took > 2*time.Second+200*time.Millisecond {
+	// by the margin; what is added is for a busy machine, whose timers are late.
+	if took := time.Since(begin); took > 2*time.Second+lateness {
 		t.Errorf("the command ended %v after the broker, which is after its ttl of 2 s", took)
 	}
 	if code := waitFor(t, s.Cmd); code != 137 {
@@ -248,14 +248,14 @@ func TestRunForced(t *testing.T) {
 // Not only the command but what it started dies with run.
 func TestCommandDiesWithRun(t *testing.T) {
 	b := startBroker(t)
-	s := b.begin([]string{"--ttl", "1s"}, "k", family)
+	s := b.begin([]string{"--ttl", "3s"}, "k", family)
 	s.awaitReady(t)
 	if err := s.Process.Kill(); err != nil {
 		t.Fatal(err)
 	}
 	_ = s.Wait()
 	eventually(t, "the command died with run", func() bool { return !s.running(t, "leader") && !s.running(t, "child") })
-	if got := b.run("run", "--wait", "10s", "k", "--", "true"); got.code != 0 {
+	if got := b.run("run", "--wait", "20s", "k", "--", "true"); got.code != 0 {
 		t.Errorf("the next one got %+v", got)
 	}
 }
@@ -359,7 +359,7 @@ func TestFrozenRun(t *testing.T) {
 // and when the frozen ones wake up run kills its command.
 func TestFrozenHolder(t *testing.T) {
 	b := startBroker(t)
-	s := b.begin([]string{"--ttl", "500ms"}, "k",
+	s := b.begin([]string{"--ttl", "2s"}, "k",
 		`echo $$ >$DIR/leader; echo $LATCHKEY_TOKEN >$DIR/token; touch $DIR/ready; `+loop)
 	s.awaitReady(t)
 	leader := number(t, read(t, s.file("leader")))
@@ -368,7 +368,7 @@ func TestFrozenHolder(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	next := b.run("run", "--wait", "10s", "k", "--", "sh", "-c", "echo $LATCHKEY_TOKEN")
+	next := b.run("run", "--wait", "20s", "k", "--", "sh", "-c", "echo $LATCHKEY_TOKEN")
 	if next.code != 0 || number(t, next.out) <= number(t, read(t, s.file("token"))) {
 		t.Errorf("the next holder got %+v after token %s", next, read(t, s.file("token")))
 	}
@@ -382,16 +382,15 @@ func TestFrozenHolder(t *testing.T) {
 
 func TestRunAtLeast(t *testing.T) {
 	b := startBroker(t)
+	// It is not run that waits: this one ends at all.
+	b.run("run", "--at-least", "1h", "long", "--", "true").want(t, 0, "", "")
+	b.run("run", "--try", "long", "--", "true").want(t, exitNotHeld, "", "not free")
 	begin := time.Now()
 	b.run("run", "--at-least", "1500ms", "k", "--", "true").want(t, 0, "", "")
-	if took := time.Since(begin); took > time.Second {
-		t.Errorf("run took %v: it is not the one to wait", took)
-	}
-	b.run("run", "--try", "k", "--", "true").want(t, exitNotHeld, "", "not free")
-	if got := b.run("run", "--wait", "10s", "k", "--", "true"); got.code != 0 {
+	if got := b.run("run", "--wait", "20s", "k", "--", "true"); got.code != 0 {
 		t.Errorf("the next one got %+v", got)
 	}
-	if took := time.Since(begin); took < 1500*time.Millisecond || took > 4*time.Second {
+	if took := time.Since(begin); took < 1500*time.Millisecond {
 		t.Errorf("the next holder had the lock after %v, want after 1.5 s", took)
 	}
 }

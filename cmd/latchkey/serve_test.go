@@ -151,7 +151,7 @@ func TestServeSecondSignal(t *testing.T) {
 		if code := waitFor(t, b.cmd); code != want {
 			t.Errorf("second signal %v: got code %d, want %d", second, code, want)
 		}
-		if took := time.Since(begin); took > shutdownTime || second && took > farewellTime/2 {
+		if took := time.Since(begin); took > shutdownTime+lateness {
 			t.Errorf("second signal %v: the end took %v", second, took)
 		}
 		conn.Close()

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"os/signal"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -103,13 +104,13 @@ func shell(t *testing.T, dir string, h Hold, lead time.Duration, script string) 
 // eventually polls a condition of the system outside this process.
 func eventually(t *testing.T, what string, cond func() bool) {
 	t.Helper()
-	deadline := time.After(10 * time.Second)
+	deadline := time.After(time.Minute)
 	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()
 	for !cond() {
 		select {
 		case <-deadline:
-			t.Fatalf("after 10 s still not: %s", what)
+			t.Fatalf("after a minute still not: %s", what)
 		case <-tick.C:
 		}
 	}
@@ -192,7 +193,7 @@ func TestStartErrors(t *testing.T) {
 // A deadline that stands still: the command is asked to stop Lead before it, and
 // one that does so in time is not killed.
 func TestAskedToStop(t *testing.T) {
-	const left, lead = 2 * time.Second, time.Second
+	const left, lead = 12 * time.Second, 10 * time.Second // in time, on a busy machine too
 	dir := t.TempDir()
 	got := shell(t, dir, newHold(t, left), lead, `trap 'touch $DIR/asked; exit 3' TERM; while :; do sleep 0.02; done`)
 	if got.status.Code() != 3 || !exists(filepath.Join(dir, "asked")) {
@@ -231,7 +232,7 @@ func TestKilledAtDeadline(t *testing.T) {
 
 func TestRenewedIsNotDisturbed(t *testing.T) {
 	dir := t.TempDir()
-	h := newHold(t, time.Second)
+	h := newHold(t, 4*time.Second)
 	stop := make(chan struct{})
 	renewed := make(chan struct{})
 	go func() {
@@ -243,14 +244,14 @@ func TestRenewedIsNotDisturbed(t *testing.T) {
 			case <-stop:
 				return
 			case <-tick.C:
-				h.push(time.Second)
-				if n == 40 {
+				h.push(4 * time.Second)
+				if n == 80 {
 					_ = os.WriteFile(filepath.Join(dir, "enough"), nil, 0o644)
 				}
 			}
 		}
 	}()
-	got := shell(t, dir, h, 300*time.Millisecond, `while ! [ -e $DIR/enough ]; do sleep 0.02; done; exit 5`)
+	got := shell(t, dir, h, time.Second, `while ! [ -e $DIR/enough ]; do sleep 0.02; done; exit 5`)
 	close(stop)
 	<-renewed
 	if got.status.Code() != 5 || got.reports != "" {
@@ -289,6 +290,10 @@ func TestLeftovers(t *testing.T) {
 
 func TestSignalsAreRelayed(t *testing.T) {
 	for _, sig := range []syscall.Signal{syscall.SIGTERM, syscall.SIGHUP, syscall.SIGINT} {
+		if signal.Ignored(sig) { // by who started the test, as nohup does: then the command ignores it too
+			t.Logf("%v is ignored here, and not tried", sig)
+			continue
+		}
 		dir := t.TempDir()
 		done := make(chan outcome)
 		go func() {
