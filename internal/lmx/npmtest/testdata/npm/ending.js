@@ -139,14 +139,13 @@ run({
   'keepLocksAfterDeath with a client': (c) => kept(c, { keepLocksAfterDeath: true }, { ttl: null }),
 
   'a kept lock ends with its ttl': async (c) => {
-    const child = c.child('hold', { keys: [c.key()], plain: [c.key('plain')], lock: { ttl: 5000, keepLocksAfterDeath: true } });
+    const child = c.child('hold', { keys: [c.key()], plain: [c.key('plain')], lock: { ttl: 8000, keepLocksAfterDeath: true } });
     const a = await c.client();
     await child.hears('held');
     const seen = a.acquire(c.key('plain'), { maxRetries: 20 });
     child.kill();
     await c.within('the broker to see the end', seen);
-    const err = await c.refused('held after its holder', a.acquire(c.key(), { lockRequestTimeout: 100, maxRetries: 1 }));
-    c.equal('code', err.code, 'request_timeout');
+    c.ok('held after its holder', await held(a, c.key()));
     await a.run(await c.within('the ttl to pass', a.acquire(c.key(), { maxRetries: 20 })));
   },
 

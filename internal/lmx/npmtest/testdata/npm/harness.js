@@ -34,7 +34,7 @@ function text(err) {
 // connect opens a client of the package and writes down what it emits.
 async function connect(options, Class, seen) {
   const address = options.udsPath ? {} : { host, port };
-  const client = new Class({ connectTimeout: 15000, ...address, ...options });
+  const client = new Class({ connectTimeout: 19000, unlockRequestTimeout: 60000, ...address, ...options });
   client.emitter.on('error', (err) => seen.errors.push(text(err)));
   client.emitter.on('warning', (warning) => seen.warnings.push(text(warning)));
   await client.ensure();
@@ -151,14 +151,22 @@ async function waiting(client, key) {
   return (await info(client, key)).lockRequestCount || 0;
 }
 
-// held says whether a key that nobody is about to take or to release has a holder: a request that gives up at once must fail.
+// held says whether a key that nobody is about to take or to release has a holder: a request that gives up soon must fail.
+// The request for a free key that is sent behind it tells whether the broker was quick enough to answer: it takes what comes
+// over one connection in order. If it was not, the request is made again with more time.
 async function held(client, key) {
-  try {
-    await client.run(await client.acquire(key, { lockRequestTimeout: 150, maxRetries: 1 }));
-    return false;
-  } catch (err) {
+  for (let lockRequestTimeout = 150; ; lockRequestTimeout = Math.min(2 * lockRequestTimeout, 5000)) {
+    let pending = true;
+    const asked = client.acquire(key, { lockRequestTimeout, maxRetries: 1 }).then((lock) => client.run(lock)).then(
+      () => null,
+      (err) => { pending = false; return err; },
+    );
+    const behind = await client.acquire(`${key}: behind a request`, { maxRetries: 20 });
+    const answered = pending;
+    const [err] = await Promise.all([asked, client.run(behind)]);
+    if (!err) return false;
     if (err.code !== 'request_timeout') throw err;
-    return true;
+    if (answered) return true;
   }
 }
 

@@ -19,7 +19,7 @@ async function many(c, clients, keys) {
   for (const [key, here] of inside) c.equal(`times that two held ${key}`, here.broken, 0);
   await c.within('every key to be free after all', Promise.all([...inside.keys()].map(async (key) => {
     c.equal(`requests that wait for ${key}`, await waiting(clients[0], key), 0);
-    await clients[0].run(await clients[0].acquire(key, { maxRetries: 1 }));
+    await clients[0].run(await clients[0].acquire(key, { lockRequestTimeout: 20000, maxRetries: 1 }));
   })));
 }
 

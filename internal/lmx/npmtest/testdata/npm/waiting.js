@@ -228,7 +228,7 @@ run({
       const fast = await c.client();
       for (const part of ['ключ', '日本語', '🔑🔒🗝', 'añb🔑']) {
         const key = c.key(part);
-        const lock = await c.within(`a lock on ${part}`, slow.acquire(key, { ttl: LONG }));
+        const lock = await c.within(`a lock on ${part}`, slow.acquire(key, { ttl: LONG, lockRequestTimeout: 60000 }));
         c.ok(`${part} is one key for both`, await held(fast, key));
         await c.within(`an unlock of ${part}`, slow.run(lock));
         await c.free(fast, key);
