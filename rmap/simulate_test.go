@@ -134,9 +134,10 @@ func (sim *simulation) every(ctx context.Context, atMost int, do func()) {
 	}
 }
 
-// pause waits in a synctest bubble.
+// pause waits in a synctest bubble, and never for nothing: a timer that is due already is run by the goroutine that looks at
+// it, and two of these at once end the process when the race detector watches.
 func pause(ctx context.Context, d time.Duration) {
-	t := time.NewTimer(d)
+	t := time.NewTimer(max(d, 1))
 	defer t.Stop()
 	select {
 	case <-t.C:
