@@ -110,7 +110,7 @@ func (r *recorder) Message(text string) {
 
 func (r *recorder) until(t testing.TB, what string, cond func() bool) {
 	t.Helper()
-	deadline := time.After(20 * time.Second)
+	deadline := time.After(time.Minute)
 	for {
 		r.mu.Lock()
 		ok := cond()
@@ -213,7 +213,7 @@ func TestTheLastOneUnsubscribes(t *testing.T) {
 func soon(t testing.TB, what string, cond func() bool) {
 	t.Helper()
 	for began := time.Now(); !cond(); {
-		if time.Since(began) > 20*time.Second {
+		if time.Since(began) > time.Minute {
 			t.Fatalf("waited in vain until %s", what)
 		}
 		<-time.After(time.Millisecond)
@@ -243,6 +243,9 @@ func TestResubscribesAfterAKill(t *testing.T) {
 	}
 }
 
+// late is how much later than its time something may be seen on a busy machine.
+const late = 5 * time.Second
+
 // A link that keeps its sockets and moves nothing is noticed by the answer that does not come.
 func TestHalfDeadLink(t *testing.T) {
 	for _, direction := range []redistest.Direction{redistest.Both, redistest.Replies, redistest.Requests} {
@@ -255,7 +258,7 @@ func TestHalfDeadLink(t *testing.T) {
 			relay.Freeze(direction)
 			began := time.Now()
 			r.until(t, "it is told", func() bool { return !r.up })
-			if took := time.Since(began); took > o.Heartbeat+o.Timeout+500*time.Millisecond {
+			if took := time.Since(began); took > o.Heartbeat+o.Timeout+late {
 				t.Errorf("noticed after %v, want %v", took, o.Heartbeat+o.Timeout)
 			}
 			if !strings.Contains(r.why.Error(), "no answer") {
@@ -282,7 +285,7 @@ func TestServerFreezesAndRestarts(t *testing.T) {
 	server.Freeze()
 	began := time.Now()
 	_, err := s.Do(t.Context(), s.B().Ping().Build())
-	if took := time.Since(began); !errors.Is(err, ErrDown) || took > time.Second {
+	if took := time.Since(began); !errors.Is(err, ErrDown) || took > late {
 		t.Errorf("Do on a frozen server: %v after %v", err, took)
 	}
 	r.until(t, "it is told", func() bool { return !r.up })
@@ -425,7 +428,7 @@ func TestCloseEndsEverything(t *testing.T) {
 			began := time.Now()
 			h.Close()
 			r.closed.Store(true)
-			if took := time.Since(began); took > 3*time.Second {
+			if took := time.Since(began); took > late {
 				t.Errorf("Close took %v", took)
 			}
 			h.Close()
@@ -479,7 +482,7 @@ func TestRESP2IsRefused(t *testing.T) {
 // Commands that nobody waits for any more still stand in the client's queue, which must not fill up.
 func TestAbandonedCommandsAreBounded(t *testing.T) {
 	server := redistest.Start(t, redistest.Options{})
-	h, _ := connect(t, server.Addr(), Options{Heartbeat: 300 * time.Millisecond, Timeout: 300 * time.Millisecond})
+	h, _ := connect(t, server.Addr(), Options{Heartbeat: 300 * time.Millisecond, Timeout: 5 * time.Second})
 	r, s := listen(t, h, "a")
 	server.Freeze()
 	var refused atomic.Bool
