@@ -44,7 +44,7 @@ func (l *listener) Invalidated(inv hotcache.Invalidation, _ hotcache.Member) {
 // until waits for something that the listener is to be told.
 func (l *listener) until(t testing.TB, what string, cond func() bool) {
 	t.Helper()
-	deadline := time.After(20 * time.Second)
+	deadline := time.After(time.Minute)
 	for {
 		var done bool
 		if l.look(func() { done = cond() }); done {
@@ -75,7 +75,7 @@ func follow(t testing.TB, n *Node, as hotcache.Member) (*listener, hotcache.Feed
 func soon(t testing.TB, what string, cond func() bool) {
 	t.Helper()
 	for begin := time.Now(); !cond(); {
-		if time.Since(begin) > 20*time.Second {
+		if time.Since(begin) > time.Minute {
 			t.Fatalf("waited in vain until %s", what)
 		}
 		<-time.After(2 * time.Millisecond) // between two looks; what counts is the condition

@@ -11,7 +11,7 @@ import (
 
 // Patience is how long anything may take that has no bound of its own, on a busy
 // machine.
-const Patience = 20 * time.Second
+const Patience = time.Minute
 
 // A Process is a program that runs. Its methods may be called from any goroutine.
 type Process struct {

@@ -176,7 +176,7 @@ func eventually(t *testing.T, otherwise string, done func() bool) {
 	t.Helper()
 	tick := time.NewTicker(time.Millisecond)
 	defer tick.Stop()
-	deadline := time.After(20 * time.Second)
+	deadline := time.After(time.Minute)
 	for !done() {
 		select {
 		case <-tick.C:

@@ -41,7 +41,7 @@ func TestTimerIsNotMissed(t *testing.T) {
 		sess.Acquire(lease.Request{Keys: []string{"k"}, TTL: time.Millisecond}, lastMoment{})
 		select {
 		case <-lost:
-		case <-time.After(5 * time.Second):
+		case <-time.After(time.Minute):
 			t.Fatalf("round %d: the end of the lease was not told", i)
 		}
 	}

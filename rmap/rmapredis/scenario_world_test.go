@@ -31,7 +31,7 @@ func eager() options { return options{Heartbeat: 50 * time.Millisecond, Timeout:
 
 // patience is how long anything may take on a busy machine. Where a defect was planted something will be waited for in
 // vain.
-var patience = map[bool]time.Duration{false: 20 * time.Second, true: 4 * time.Second}[os.Getenv(envPlanted) != ""]
+var patience = map[bool]time.Duration{false: time.Minute, true: 4 * time.Second}[os.Getenv(envPlanted) != ""]
 
 // envPlanted says that the program has a planted defect.
 const envPlanted = "LATCHKEY_PLANTED"

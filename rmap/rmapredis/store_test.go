@@ -60,7 +60,7 @@ func (f *follower) look(do func() bool) bool {
 // until waits for something that the follower is to be told.
 func (f *follower) until(t testing.TB, what string, cond func() bool) {
 	t.Helper()
-	deadline := time.After(20 * time.Second)
+	deadline := time.After(time.Minute)
 	for !f.look(cond) {
 		select {
 		case <-f.told:

@@ -192,7 +192,7 @@ def entry(lease: Lease, **fields: Any) -> dict[str, Any]:
     return {**base, "remaining": lease.ttl, "waited": 0, **fields}
 
 
-def wait_for(condition: Callable[[], Any], what: str = "it", limit: float = 30.0) -> Any:
+def wait_for(condition: Callable[[], Any], what: str = "it", limit: float = 60.0) -> Any:
     """Poll for something real, with a bound."""
     end = time.monotonic() + limit
     while time.monotonic() < end:
@@ -203,7 +203,7 @@ def wait_for(condition: Callable[[], Any], what: str = "it", limit: float = 30.0
     raise AssertionError(f"{what} does not come about within {limit} s")
 
 
-async def soon(condition: Callable[[], Any], what: str = "it", limit: float = 30.0) -> Any:
+async def soon(condition: Callable[[], Any], what: str = "it", limit: float = 60.0) -> Any:
     """Poll for something in this event loop, with a bound."""
     end = time.monotonic() + limit
     while time.monotonic() < end:

@@ -21,7 +21,7 @@ export function later<T = void>(): { promise: Promise<T>; resolve: (value: T) =>
 }
 
 /** Fails a test that would hang, and names what it waited for. */
-export async function within<T>(what: string, promise: Promise<T>, ms = 20_000): Promise<T> {
+export async function within<T>(what: string, promise: Promise<T>, ms = 60_000): Promise<T> {
   let timer: NodeJS.Timeout | undefined;
   const late = new Promise<never>((_, reject) => {
     timer = setTimeout(() => reject(new Error(`not within ${ms} ms: ${what}`)), ms);
@@ -34,7 +34,7 @@ export async function within<T>(what: string, promise: Promise<T>, ms = 20_000):
 }
 
 /** Waits until a condition holds, and looks at it after everything that happens. */
-export async function until(what: string, condition: () => boolean | Promise<boolean>, ms = 20_000): Promise<void> {
+export async function until(what: string, condition: () => boolean | Promise<boolean>, ms = 60_000): Promise<void> {
   const end = performance.now() + ms;
   while (!(await condition())) {
     assert.ok(performance.now() < end, `not within ${ms} ms: ${what}`);
