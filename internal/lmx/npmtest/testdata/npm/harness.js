@@ -155,7 +155,7 @@ async function waiting(client, key) {
 // The request for a free key that is sent behind it tells whether the broker was quick enough to answer: it takes what comes
 // over one connection in order. If it was not, the request is made again with more time.
 async function held(client, key) {
-  for (let lockRequestTimeout = 150; ; lockRequestTimeout = Math.min(2 * lockRequestTimeout, 5000)) {
+  for (let lockRequestTimeout = 1000; ; lockRequestTimeout = Math.min(2 * lockRequestTimeout, 5000)) {
     let pending = true;
     const asked = client.acquire(key, { lockRequestTimeout, maxRetries: 1 }).then((lock) => client.run(lock)).then(
       () => null,
