@@ -19,7 +19,6 @@ type Embedded struct {
 
 	mu      sync.Mutex // guards what follows; listeners are called under it, in order
 	home    *core.Home
-	copies  map[string]Copy
 	feeds   []*embeddedFeed
 	members map[Member]time.Duration // who may trust its memory, until when
 }
@@ -30,7 +29,7 @@ const MaxFollowers = 4096
 // NewEmbedded returns an empty node. Zero rules are [DefaultRules].
 func NewEmbedded(rules Rules) *Embedded {
 	rules = withDefaults(rules)
-	e := &Embedded{rules: rules, start: time.Now(), copies: map[string]Copy{}, members: map[Member]time.Duration{}}
+	e := &Embedded{rules: rules, start: time.Now(), members: map[Member]time.Duration{}}
 	e.home = core.NewHome(0, rules, rand.New(rand.NewPCG(rand.Uint64(), rand.Uint64())))
 	return e
 }
@@ -137,21 +136,11 @@ func (e *Embedded) GetCopy(ctx context.Context, key string) (*Copy, error) {
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	c, ok := e.copies[key]
-	if !ok {
-		return nil, nil
+	if c, ok := e.home.GetCopy(e.now(), key); ok {
+		return &c, nil
 	}
-	now := e.now()
-	c.Times = c.Times.Minus(now)
-	if c.Times.Hard <= 0 {
-		delete(e.copies, key)
-		return nil, nil
-	}
-	return &c, nil
+	return nil, nil
 }
-
-// maxCopies is how many copies an embedded node keeps: hot keys are few.
-const maxCopies = 1 << 12
 
 // PutCopy implements [Node].
 func (e *Embedded) PutCopy(ctx context.Context, key string, c Copy) error {
@@ -160,15 +149,7 @@ func (e *Embedded) PutCopy(ctx context.Context, key string, c Copy) error {
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	old, ok := e.copies[key]
-	if ok && !c.Replaces(old) {
-		return nil
-	}
-	if !ok && len(e.copies) >= maxCopies {
-		clear(e.copies)
-	}
-	c.Times = c.Times.Minus(-e.now()) // counted from the start
-	e.copies[key] = c
+	e.home.PutCopy(e.now(), key, c)
 	return nil
 }
 

@@ -19,7 +19,7 @@ type Rules struct {
 	MaxFloors int
 	// MaxItems bounds what a Home keeps. Redis is bounded by its own memory limit instead.
 	MaxItems int
-	// MaxBytes bounds the data that a Home keeps, 0 is no bound.
+	// MaxBytes bounds the keys and data that a Home keeps, copies included; 0 is no bound.
 	MaxBytes int
 }
 
@@ -132,6 +132,7 @@ type Home struct {
 	at     feed.Position
 	born   time.Duration // of the generation
 	items  lru[*kept]
+	copies lru[keptCopy] // of what other nodes are the homes of
 	leases map[string]lease
 	swept  time.Duration // when leases were last looked through
 	failed map[string]failure
@@ -158,7 +159,7 @@ type failure struct {
 
 // NewHome returns an empty node at the beginning of a generation.
 func NewHome(now time.Duration, rules Rules, random *rand.Rand) *Home {
-	h := &Home{rules: rules, random: random}
+	h := &Home{rules: rules, random: random, copies: newCopies(rules)}
 	h.begin(now)
 	return h
 }
@@ -168,6 +169,7 @@ func (h *Home) begin(now time.Duration) {
 	h.at = feed.Position{Generation: h.nonce(), Nonce: h.nonce()}
 	h.born = now
 	h.items = newLRU(h.rules.MaxItems, h.rules.MaxBytes, func(k *kept) int { return len(k.item.Data) })
+	h.share()
 	h.leases, h.failed = map[string]lease{}, map[string]failure{}
 	h.floors = floors{present: map[string]floor{}, since: now}
 }
@@ -183,11 +185,13 @@ func (h *Home) nonce() uint64 {
 // At returns the node's position in its feed.
 func (h *Home) At() feed.Position { return h.at }
 
-// Len returns how many items there are, and the bytes of their data.
-func (h *Home) Len() (items, bytes int) { return h.items.len(), h.items.bytes }
+// Len returns how many items and copies there are, and the bytes of their keys and data.
+func (h *Home) Len() (items, bytes int) {
+	return h.items.len() + h.copies.len(), h.items.bytes + h.copies.bytes
+}
 
-// Evicted returns how many items were removed to make room.
-func (h *Home) Evicted() uint64 { return h.items.evicted }
+// Evicted returns how many items and copies were removed to make room.
+func (h *Home) Evicted() uint64 { return h.items.evicted + h.copies.evicted }
 
 // least returns what a load of the key must ask for, and the least version that may be stored.
 func (h *Home) least(now time.Duration, key string, want Version) (ask, store Version) {

@@ -37,6 +37,16 @@ func (l *lru[V]) put(key string, v V) {
 	l.remove(key)
 	l.byKey[key] = l.order.PushFront(&lruEntry[V]{key, v})
 	l.bytes += len(key) + l.weigh(v)
+	l.trim()
+}
+
+// limit sets how much it may weigh.
+func (l *lru[V]) limit(mostBytes int) {
+	l.mostBytes = mostBytes
+	l.trim()
+}
+
+func (l *lru[V]) trim() {
 	for len(l.byKey) > 1 && (l.most > 0 && len(l.byKey) > l.most || l.mostBytes > 0 && l.bytes > l.mostBytes) {
 		l.remove(l.order.Back().Value.(*lruEntry[V]).key)
 		l.evicted++
