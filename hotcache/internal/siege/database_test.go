@@ -19,10 +19,12 @@ import (
 // A database is a table, its outbox, and another table that is behind.
 type database struct {
 	*pgtest.Server
-	t    *testing.T
-	db   *pgx.Conn
-	lag  atomic.Int64 // nanoseconds
-	most atomic.Int64 // that the replica was behind
+	t     *testing.T
+	db    *pgx.Conn
+	lag   atomic.Int64 // nanoseconds
+	most  atomic.Int64 // that the replica was behind
+	kills atomic.Int64
+	down  atomic.Bool
 }
 
 // A state is the table as it was.
@@ -55,36 +57,72 @@ func newDatabase(t *testing.T) *database {
 
 const leastLag = 20 * time.Millisecond
 
+// away kills the server, in the middle of whatever it does.
+func (d *database) away() {
+	d.kills.Add(1)
+	d.down.Store(true)
+	d.Kill()
+}
+
+// back has the server take up what it had committed.
+func (d *database) back() {
+	d.t.Helper()
+	d.Restart()
+	d.db = d.Connect()
+	d.down.Store(false)
+}
+
 // replicate has the second table follow the first until the end of the test.
 func (d *database) replicate() {
-	source, sink := d.Connect(), d.Connect()
 	ctx, cancel := context.WithCancel(context.Background())
 	var running sync.WaitGroup
 	running.Go(func() {
 		var late []state
 		for ctx.Err() == nil {
-			s, err := look(ctx, source)
-			if err == nil {
-				late = append(late, s)
-				ripe := 0
-				for ripe < len(late) && time.Since(late[ripe].taken) >= time.Duration(d.lag.Load()) {
-					ripe++
-				}
-				if ripe > 0 {
-					s = late[ripe-1]
-					late = late[ripe:]
-					err = s.apply(ctx, sink)
-					d.most.Store(max(d.most.Load(), int64(time.Since(s.taken))))
-				}
-			}
-			if err != nil && ctx.Err() == nil {
+			kills := d.kills.Load()
+			err := d.follow(ctx, &late)
+			if ctx.Err() == nil && kills == d.kills.Load() && !d.down.Load() {
 				d.t.Errorf("the replica: %v", err)
 				return
 			}
-			<-time.After(5 * time.Millisecond)
+			<-time.After(20 * time.Millisecond)
 		}
 	})
 	d.t.Cleanup(func() { cancel(); running.Wait() })
+}
+
+// follow is the life of two connections of the replica.
+func (d *database) follow(ctx context.Context, late *[]state) error {
+	source, err := pgx.Connect(ctx, d.URL())
+	if err != nil {
+		return err
+	}
+	defer source.Close(context.Background())
+	sink, err := pgx.Connect(ctx, d.URL())
+	if err != nil {
+		return err
+	}
+	defer sink.Close(context.Background())
+	for {
+		s, err := look(ctx, source)
+		if err != nil {
+			return err
+		}
+		*late = append(*late, s)
+		ripe := 0
+		for ripe < len(*late) && time.Since((*late)[ripe].taken) >= time.Duration(d.lag.Load()) {
+			ripe++
+		}
+		if ripe > 0 {
+			s = (*late)[ripe-1]
+			*late = (*late)[ripe:]
+			if err := s.apply(ctx, sink); err != nil {
+				return err
+			}
+			d.most.Store(max(d.most.Load(), int64(time.Since(s.taken))))
+		}
+		<-time.After(5 * time.Millisecond)
+	}
 }
 
 func look(ctx context.Context, db *pgx.Conn) (s state, err error) {

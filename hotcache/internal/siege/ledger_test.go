@@ -47,7 +47,8 @@ func (l *ledger) took(name string, began time.Time) {
 func counted() []string {
 	return []string{
 		"reads", "absent", "least", "fresh", "peeks", "shed", "load failed", "load too slow", "writes", "deletes", "updates", "told direct", "told by relays",
-		"told without version", "left to the outbox", "not invalidated", "commit unknown", "write failed", "loads", "loads of the replica",
+		"told without version", "left to the outbox", "not invalidated", "commit unknown", "write failed", "database kills", "database is back",
+		"loads without the database", "writes without the database", "answers without the database", "loads", "loads of the replica",
 		"loads of the primary", "replica too far behind", "loads cut short", "most loads at a time", "died at commit", "died at load",
 		"complaints", "lives", "longest read in ms", "longest write in ms",
 		"by memory", "by copy", "by home", "by load", "by stale", "by stale_on_error", "by failed_load", "by failed_shared",

@@ -26,6 +26,9 @@ type siege struct {
 	nodes   []*node
 	fleet   []*post
 	strikes map[string]int
+	away    time.Time     // the database is to be back then; zero when it is there
+	since   time.Time     // it is away since then
+	missed  time.Duration // how long it was away, all times together
 	trust   time.Duration // of all processes
 	pause   time.Duration // of writers
 }
@@ -93,6 +96,9 @@ func TestSiege(t *testing.T) {
 	began := time.Now()
 	for time.Since(began) < span && s.ledger.counted("complaints") == 0 {
 		s.recover(false)
+		if s.strikes[noDatabase] == 0 && time.Since(began) > span/2 {
+			s.killDatabase() // once at least
+		}
 		s.strike()
 		<-time.After(time.Duration(10+s.random.IntN(120)) * time.Millisecond)
 	}
@@ -100,7 +106,7 @@ func TestSiege(t *testing.T) {
 	s.quiet()
 	t.Logf("strikes: %v; the replica was behind by up to %v", s.strikes, time.Duration(s.base.most.Load()))
 	t.Logf("in %v: %s", time.Since(began).Round(time.Millisecond), s.ledger.show())
-	s.verdict(span)
+	s.verdict(span - min(s.missed, span/2))
 }
 
 func newSiege(t *testing.T, seed uint64) *siege {
@@ -195,6 +201,8 @@ func (s *siege) strike() {
 				n.Do("DEL", key) // without floors the node begins a generation, which is not to happen all the time
 			}
 		})
+	case x < 85:
+		s.killDatabase()
 	case x < 88:
 		what = "rest"
 		s.recover(true)
@@ -207,6 +215,20 @@ func (s *siege) strike() {
 	if what != "" {
 		s.strikes[what]++
 	}
+}
+
+const noDatabase = "database away"
+
+// killDatabase takes away the one thing that every load and every write needs, for a while.
+func (s *siege) killDatabase() {
+	if !s.away.IsZero() {
+		return
+	}
+	s.strikes[noDatabase]++
+	s.ledger.count("database kills", 1)
+	s.base.away()
+	s.away = s.in(1500)
+	s.since = time.Now()
 }
 
 func (s *siege) in(most int) time.Time {
@@ -271,6 +293,12 @@ func (s *siege) lose(n *node) string {
 // recover ends what has lasted long enough, or everything, and replaces those who have died.
 func (s *siege) recover(all bool) {
 	over := func(until time.Time) bool { return !until.IsZero() && (all || time.Now().After(until)) }
+	if over(s.away) {
+		s.base.back()
+		s.ledger.count("database is back", 1)
+		s.away = time.Time{}
+		s.missed += time.Since(s.since)
+	}
 	for _, n := range s.nodes {
 		if over(n.until) {
 			if n.hangs {
@@ -319,6 +347,11 @@ func (s *siege) verdict(span time.Duration) {
 	// At most one load of each row holds its lease, and so many go past nodes that are out.
 	if n := s.ledger.counted("most loads at a time"); n > keys+maxDirect {
 		s.t.Errorf("%d loads at a time in one process", n)
+	}
+	for _, name := range []string{"database kills", "answers without the database", "loads without the database", "writes without the database"} {
+		if s.ledger.counted(name) == 0 {
+			s.t.Errorf("%s: none, which is too little to judge by", name)
+		}
 	}
 	for name, n := range map[string]float64{ // in a second; the tests may have a slow machine
 		"reads": 100, "writes": 2, "by memory": 20, "by copy": 0.1, "by home": 5, "loads of the replica": 0.1, "loads of the primary": 1,

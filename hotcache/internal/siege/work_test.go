@@ -7,11 +7,13 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/latchkey-go/latchkey/hotcache"
 	"github.com/latchkey-go/latchkey/hotcache/outbox"
@@ -27,6 +29,24 @@ func pick(r *rand.Rand) int64 {
 	return 1 + r.Int64N(keys)
 }
 
+// errAway is what the loader says when there is no database.
+var errAway = errors.New("the database is away")
+
+// isAway tells whether an error says that the database, or a connection to it, is gone.
+func isAway(err error) bool {
+	var said *pgconn.PgError
+	if errors.As(err, &said) {
+		const shutdown, full = "57P", "53300" // a class: it goes down, has crashed, or begins; and it still has the connections of before
+		return strings.HasPrefix(said.Code, shutdown) || said.Code == full
+	}
+	return !errors.Is(err, pgx.ErrNoRows) && !errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, context.Canceled)
+}
+
+// withoutDatabase tells whether the database is away now.
+func (p *process) withoutDatabase() bool {
+	return p.ledger.counted("database kills") > p.ledger.counted("database is back")
+}
+
 var errRefused = errors.New("the database refuses, as it does now and then")
 
 // load is the loader. Without a least version it reads the replica.
@@ -38,6 +58,9 @@ func (p *process) load(ctx context.Context, key int64, min hotcache.Version) (ro
 	if err != nil {
 		if ctx.Err() != nil {
 			p.ledger.count("loads cut short", 1)
+		} else if isAway(err) && p.ledger.counted("database kills") > 0 {
+			p.ledger.count("loads without the database", 1)
+			err = fmt.Errorf("%w: %w", errAway, err)
 		}
 		return row{}, 0, err
 	}
@@ -97,11 +120,18 @@ func (p *process) read(r *rand.Rand, key int64) {
 	defer cancel()
 	need, committed := p.ledger.finished(key).Load(), p.ledger.committed(key).Load()
 	p.ledger.count("reads", 1)
+	away, kills := p.withoutDatabase(), p.ledger.counted("database kills")
+	answered := false
+	defer func() {
+		if away && answered && p.withoutDatabase() && kills == p.ledger.counted("database kills") {
+			p.ledger.count("answers without the database", 1)
+		}
+	}()
 	defer p.ledger.took("longest read in ms", time.Now())
 	switch x := r.IntN(100); {
 	case x < 84:
 		got, v, err := p.cache.GetVersion(ctx, key)
-		p.judge(ctx, "Get", key, need, got, v, err)
+		answered = p.judge(ctx, "Get", key, need, got, v, err)
 	case x < 92:
 		p.ledger.count("least", 1)
 		got, v, err := p.cache.GetAtLeast(ctx, key, hotcache.Version(committed))
@@ -129,7 +159,7 @@ func (p *process) judge(ctx context.Context, how string, key int64, need uint64,
 	case errors.Is(err, hotcache.ErrOverloaded):
 		p.ledger.count("shed", 1)
 		return false
-	case errors.Is(err, hotcache.ErrLoadFailed), errors.Is(err, errRefused):
+	case errors.Is(err, hotcache.ErrLoadFailed), errors.Is(err, errRefused), errors.Is(err, errAway):
 		p.ledger.count("load failed", 1)
 		return false
 	case errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil:
@@ -221,6 +251,8 @@ func (p *process) came(err error) bool {
 		return true
 	case errors.As(err, &unknown):
 		p.ledger.count("commit unknown", 1)
+	case isAway(err) && p.ledger.counted("database kills") > 0:
+		p.ledger.count("writes without the database", 1) // or only its commit was not answered, and the outbox has it
 	default:
 		p.ledger.count("write failed", 1)
 		p.ledger.complain(p.Slot, "a write failed: %v", err)
