@@ -68,7 +68,7 @@ func New[K comparable, V any](loader Loader[K, V], o Options[K, V]) (*Cache[K, V
 	}
 	c := &Cache[K, V]{
 		loader: loader, o: o, me: Member(rand.Text()), log: o.Logger, start: time.Now(),
-		reads: map[core.ReadID]*reader[V]{}, samples: newSampler[K](), stats: stats{hits: xsync.NewCounter()},
+		reads: map[core.ReadID]*reader[V]{}, samples: newSampler[K](), stats: stats{peeked: xsync.NewCounter()},
 	}
 	if err := c.connect(); err != nil {
 		return nil, fmt.Errorf("hotcache: %w", err)
@@ -127,16 +127,16 @@ func (c *Cache[K, V]) now() time.Duration { return time.Since(c.start) }
 // [ErrLoadFailed] when it was another; [ErrOutdated] and [ErrOverloaded] have their reasons. The end of the context is
 // that of the caller alone, the load goes on. What the value points at is shared with all who read it: do not change it.
 func (c *Cache[K, V]) Get(ctx context.Context, key K) (V, error) {
-	c.samples.count(key)
 	if c.memory != nil {
-		if r, ok := c.memory.get(key, c.now); ok {
-			c.stats.hits.Inc()
+		if r, ok := c.memory.get(key, c.start); ok {
+			c.samples.hit(key)
 			if !r.absent {
 				return r.value, nil
 			}
 			return r.value, c.notFound(key)
 		}
 	}
+	c.samples.other(key)
 	v, _, err := c.read(ctx, key, 0)
 	return v, err
 }
@@ -150,16 +150,16 @@ func (c *Cache[K, V]) GetVersion(ctx context.Context, key K) (V, Version, error)
 // GetAtLeast is Get that returns no version below min: the one that the reader has seen, or written, elsewhere. [Fresh]
 // loads the row in any case.
 func (c *Cache[K, V]) GetAtLeast(ctx context.Context, key K, min Version) (V, Version, error) {
-	c.samples.count(key)
 	if c.memory != nil && min != Fresh {
-		if r, ok := c.memory.get(key, c.now); ok && r.version >= min {
-			c.stats.hits.Inc()
+		if r, ok := c.memory.get(key, c.start); ok && r.version >= min {
+			c.samples.hit(key)
 			if !r.absent {
 				return r.value, r.version, nil
 			}
 			return r.value, r.version, c.notFound(key)
 		}
 	}
+	c.samples.other(key)
 	return c.read(ctx, key, min)
 }
 
@@ -254,8 +254,8 @@ func (c *Cache[K, V]) wait(ctx context.Context, name string, min Version, begin 
 // that of the node, or [ErrDecode].
 func (c *Cache[K, V]) Peek(ctx context.Context, key K) (value V, ok bool, err error) {
 	if c.memory != nil {
-		if r, ok := c.memory.get(key, c.now); ok {
-			c.stats.hits.Inc()
+		if r, ok := c.memory.get(key, c.start); ok {
+			c.stats.peeked.Inc()
 			return r.value, !r.absent, nil
 		}
 	}

@@ -50,13 +50,13 @@ func newMemory[K comparable, V any](entries, bytes int, evicted func()) *memory[
 	return &memory[K, V]{cache: otter.Must(&o)}
 }
 
-// get returns what may be served now.
-func (m *memory[K, V]) get(key K, now func() time.Duration) (*remembered[V], bool) {
+// get returns what may be served now, on a clock that began at some time.
+func (m *memory[K, V]) get(key K, start time.Time) (*remembered[V], bool) {
 	r, ok := m.cache.GetIfPresent(key)
 	if !ok {
 		return nil, false
 	}
-	if t := now(); r.life != r.shard.life.Load() || t >= r.ends || int64(t) >= r.shard.until.Load() {
+	if t := time.Since(start); r.life != r.shard.life.Load() || t >= r.ends || int64(t) >= r.shard.until.Load() {
 		return nil, false
 	}
 	return r, true

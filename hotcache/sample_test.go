@@ -3,6 +3,7 @@ package hotcache
 import (
 	"context"
 	"fmt"
+	"math"
 	"strings"
 	"sync"
 	"testing"
@@ -15,9 +16,9 @@ func TestSamplerStandsForAll(t *testing.T) {
 	for round := range 6 {
 		const reads = 1 << 20
 		for i := range reads {
-			s.count(i % 4)
+			s.hit(i % 4)
 		}
-		missed, mask := s.missed.Load(), s.mask.Load()
+		missed, thin := s.missed.Load(), s.thin.Load()
 		var sum [4]float64
 		total := 0.0
 		kept := s.collect(nil)
@@ -25,7 +26,7 @@ func TestSamplerStandsForAll(t *testing.T) {
 			sum[one.key] += float64(one.weight)
 			total += float64(one.weight)
 		}
-		t.Logf("round %d: %d samples, %d missed, one in %d, for %.0f reads", round, len(kept), missed, mask+1, total)
+		t.Logf("round %d: %d samples, %d missed, one in %d, for %.0f reads", round, len(kept), missed, 1<<thin, total)
 		if round < 2 {
 			continue // the density is found
 		}
@@ -41,9 +42,46 @@ func TestSamplerStandsForAll(t *testing.T) {
 	for range 3 {
 		s.collect(nil)
 	}
-	s.count(1)
+	s.hit(1)
 	if got := s.collect(nil); len(got) != 1 || got[0] != (sample[int]{1, 1}) {
 		t.Errorf("one read after a quiet time is sampled as %v", got)
+	}
+}
+
+// TestSamplerIsUnbiased reads keys in a fixed order, whose periods are those that a sampler which counts off would fall
+// in with, and both from memory and the long way: every key's share of the samples is its share of the reads.
+func TestSamplerIsUnbiased(t *testing.T) {
+	for _, period := range []int{2, 7, 64, 1024} {
+		s := newSampler[int]()
+		var sum [2]float64 // of the first key of a period, and of the others
+		const rounds, reads = 20, 1 << 17
+		for round := range rounds {
+			for i := range reads {
+				if key := i % period; i&(period<<1) == 0 {
+					s.hit(key)
+				} else {
+					s.other(key)
+				}
+			}
+			for _, one := range s.collect(nil) {
+				if round >= 2 { // the density is found
+					sum[min(one.key, 1)] += float64(one.weight)
+				}
+			}
+		}
+		total := float64((rounds - 2) * reads)
+		want := 1 / float64(period)
+		share := sum[0] / (sum[0] + sum[1])
+		taken := total / float64(uint64(1)<<s.thin.Load())
+		if off := 6 * math.Sqrt(want*(1-want)/taken); math.Abs(share-want) > off {
+			t.Errorf("a key of %d has a share of %.5f in the samples, want %.5f within %.5f", period, share, want, off)
+		}
+		if got := sum[0] + sum[1] + float64(s.lost.Load()); got < 0.95*total || got > 1.05*total {
+			t.Errorf("with a period of %d the samples stand for %.0f of %.0f reads", period, got, total)
+		}
+		if n := s.hits.sum() + s.others.sum(); n != rounds*reads {
+			t.Errorf("%d reads are counted, want %d", n, rounds*reads)
+		}
 	}
 }
 
@@ -53,7 +91,7 @@ func TestSamplerIsShared(t *testing.T) {
 	for range 4 {
 		all.Go(func() {
 			for i := range 100_000 {
-				s.count(i)
+				s.hit(i)
 			}
 		})
 	}
@@ -61,6 +99,9 @@ func TestSamplerIsShared(t *testing.T) {
 		s.collect(nil)
 	}
 	all.Wait()
+	if n := s.hits.sum(); n != 400_000 {
+		t.Errorf("%d reads are counted, want 400000", n)
+	}
 }
 
 func BenchmarkSampler(b *testing.B) {
@@ -68,7 +109,7 @@ func BenchmarkSampler(b *testing.B) {
 	b.ReportAllocs()
 	n := 0
 	for b.Loop() {
-		s.count(7)
+		s.hit(7)
 		if n++; n == 1<<20 { // as often as it would be by time
 			s.collect(nil)
 			n = 0
