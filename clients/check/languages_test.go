@@ -1,8 +1,6 @@
 package check
 
 import (
-	"os"
-	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -82,6 +80,7 @@ func TestLanguages(t *testing.T) {
 				missing, _ := l.ready()
 				t.Skipf("the toolchain of %s is missing: %s", l.name, missing)
 			}
+			b := startBroker(t)
 			for _, part := range []string{"lint", "test", "package"} {
 				t.Run(part, func(t *testing.T) {
 					began := time.Now()
@@ -94,13 +93,16 @@ func TestLanguages(t *testing.T) {
 					}
 					t.Logf("%s: run %s took %.1f s: %s", l.name, part, time.Since(began).Seconds(), tail(out, 1))
 					if part == "package" {
-						l.packaged(t, tail(out, 1))
+						l.packaged(t, b, tail(out, 1))
 					}
 				})
 			}
-			b := startBroker(t)
 			for _, s := range samples {
-				t.Run("sample "+s.name, func(t *testing.T) { l.sampled(t, b, s) })
+				t.Run("sample "+s.name, func(t *testing.T) {
+					b.sees(t, s, func() (string, error) {
+						return l.run(sampleLimit, []string{"LATCHKEY_SERVER=" + b.addr}, "sample", s.name)
+					})
+				})
 			}
 		})
 	}
@@ -109,19 +111,9 @@ func TestLanguages(t *testing.T) {
 // ranTests matches how the languages' own tools count: an empty run is never green.
 var ranTests = regexp.MustCompile(`(?m)^# pass [1-9]|^ℹ pass [1-9]|\b[1-9]\d* passed|Tests run: [1-9]`)
 
-// packaged sees that a package is where its script says.
-func (l *language) packaged(t *testing.T, path string) {
+// sees runs a program that does what a sample does, and looks at what it did and left.
+func (b *broker) sees(t *testing.T, s sample, run func() (string, error)) {
 	t.Helper()
-	if !filepath.IsAbs(path) {
-		path = filepath.Join(l.folder(), path)
-	}
-	if info, err := os.Stat(path); err != nil || info.Size() == 0 {
-		t.Errorf("run package says that the package is at %s: %v", path, err)
-	}
-}
-
-// sampled runs one sample, and looks at what it did and left.
-func (l *language) sampled(t *testing.T, b *broker, s sample) {
 	var mu sync.Mutex
 	var events seen
 	stop, err := b.sight.Watch(t.Context(), lease.Query{}, func(e lease.Event) {
@@ -137,16 +129,16 @@ func (l *language) sampled(t *testing.T, b *broker, s sample) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	out, err := l.run(sampleLimit, []string{"LATCHKEY_SERVER=" + b.addr}, "sample", s.name)
+	out, err := run()
 	if err != nil {
-		t.Fatalf("run sample %s: %v\n%s", s.name, err, tail(out, 50))
+		t.Fatalf("%v\n%s", err, tail(out, 100))
 	}
-	t.Logf("%s, %s:\n%s", l.name, s.name, tail(out, 20))
+	t.Logf("it printed:\n%s", tail(out, 20))
 	if !regexp.MustCompile(s.says).MatchString(out) {
-		t.Errorf("sample %s does not say %s", s.name, s.says)
+		t.Errorf("it does not say %s", s.says)
 	}
 	if err := b.idle(patience, 0); err != nil {
-		t.Errorf("sample %s has ended: %v", s.name, err)
+		t.Errorf("it has ended: %v", err)
 	}
 	err = until(patience, "the broker saw "+s.what, func() (bool, error) {
 		mu.Lock()
@@ -154,14 +146,14 @@ func (l *language) sampled(t *testing.T, b *broker, s sample) {
 		return s.shows(events), nil
 	})
 	if err != nil {
-		t.Errorf("sample %s: %v", s.name, err)
+		t.Error(err)
 	}
 	after, err := b.stats()
 	if err != nil {
 		t.Fatal(err)
 	}
 	if s.name == "hold-and-renew" && after.Renewals == before.Renewals {
-		t.Error("sample hold-and-renew: the broker saw no renewal")
+		t.Error("the broker saw no renewal")
 	}
 }
 
