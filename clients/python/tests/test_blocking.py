@@ -73,7 +73,7 @@ def test_a_loss(shared: Broker, key: str) -> None:
 
 def test_renew_and_detach(shared: Broker, key: str) -> None:
     with latchkey.Client(shared.address) as client:
-        hold = client.acquire(key, ttl=1, renew=False)
+        hold = client.acquire(key, ttl=20, renew=False)
         hold.detach()
         hold.renew(60)
         assert hold.safe_for is not None and hold.safe_for > 50

@@ -71,8 +71,8 @@ def test_a_broker_that_forgets_is_a_loss_and_who_waits_goes_on(forgetful: Broker
 def test_a_broker_that_stands_still_past_the_grace(forgetful: Broker) -> None:
     async def main() -> None:
         troubles: list[errors.LatchkeyError] = []
-        async with aio.Client(forgetful.address, grace=1) as client:
-            hold = await client.acquire("a", ttl=0.6, on_troubled=troubles.append)
+        async with aio.Client(forgetful.address, grace=5) as client:
+            hold = await client.acquire("a", ttl=4, on_troubled=troubles.append)
             forgetful.freeze()
             await hold.lost.wait()
             until = hold.safe_until

@@ -333,7 +333,7 @@ async fn a_broker_that_forgets_is_a_loss_and_who_waits_goes_on() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_broker_that_stands_still_is_a_loss_in_time() {
     let broker = Broker::start(false);
-    let a = broker.client(1000).await;
+    let a = broker.client(5000).await;
     let troubles = Arc::new(Mutex::new(Vec::new()));
     let told = troubles.clone();
     let o = AcquireOptions {

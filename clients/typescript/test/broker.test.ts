@@ -188,7 +188,7 @@ test("a broker without one that is killed: losses are told, waiters go on in a n
 test("a broker that is stopped: the loss is told before another could be granted the key", () =>
   stage([], async (broker, connecting) => {
     const troubled = later<string>();
-    const client = await connecting({ grace: 3000, onTroubled: (_, error) => troubled.resolve(error.code) });
+    const client = await connecting({ grace: 6000, onTroubled: (_, error) => troubled.resolve(error.code) });
     const hold = await client.acquire("k");
     broker.signal("SIGSTOP");
     assert.equal(await within("trouble is told", troubled.promise), "unavailable");
