@@ -27,7 +27,7 @@ type call struct {
 	parked bool         // a broker that closes sent it back: nothing was done
 	ours   bool         // made by the session itself; nobody waits for the outcome
 	fouls  int          // connections that ended in a breach of protocol while it was on them
-	mine   bool         // of a release: it named a hold of this session when it was made
+	mine   bool         // of a release: it named a hold of this session when it was made, or one that was told lost
 	hold   *lease.Lease // of a release or detach: that hold, once the broker does not list it any more
 	oneKey [1]string    // where req.Keys points for a single key
 }

@@ -139,6 +139,25 @@ func TestLostRelease(t *testing.T) {
 	}
 }
 
+// A release that was made when the loss had been told is none, also when its first
+// answer was lost: nobody hears both that a hold was lost and that it was released.
+func TestLostReleaseAfterALoss(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		b := newBroker(t, leaselocal.Options{})
+		u := open(t, b.connect(), lease.SessionOptions{})
+		l := u.ask(one("k")).ok()
+		if _, err := b.svc.Force(t.Context(), lease.ForceRequest{Key: "k"}); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		if n := u.notices(); len(n) != 1 {
+			t.Fatalf("notices %+v, want one of the loss", n)
+		}
+		b.once(cutThere, true, `"not_held"`)
+		u.do(lease.Command{Verb: lease.Release, ID: l.ID}).fails(lease.ErrNotHeld)
+	})
+}
+
 // A command may name one key of a hold: what its lost answer is taken for is that
 // key alone.
 func TestLostReleaseOfOneKey(t *testing.T) {

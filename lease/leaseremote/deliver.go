@@ -106,6 +106,7 @@ func (s *session) answerLocked(c *call, l lease.Lease, err error) {
 
 // noticeLocked tells of a loss.
 func (s *session) noticeLocked(n lease.Notice) {
+	s.told.add(n.ID)
 	s.ready = append(s.ready, outcome{notice: &n})
 }
 

@@ -76,6 +76,7 @@ type session struct {
 	over    bool        // nothing is accepted or told any more
 	taken   bool        // another connection has the session
 	adrift  int         // resumes that were sent and not answered; see excuseLocked
+	told    told
 }
 
 var _ lease.Session = (*session)(nil)
@@ -181,7 +182,7 @@ func (s *session) admitLocked(c *call) error {
 	case c.do == wire.OpAcquire && c.req.ID == "":
 		c.req.ID = rand.Text()
 	case c.do == wire.OpRelease:
-		c.mine = c.cmd.ID == "" || s.holds[c.cmd.ID] != nil // a token is this session's
+		c.mine = c.cmd.ID == "" || s.holds[c.cmd.ID] != nil || s.told.has(c.cmd.ID) // a token is this session's
 	}
 	return nil
 }
