@@ -9,8 +9,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/puzpuzpuz/xsync/v4"
-
 	"github.com/latchkey-go/latchkey/hotcache/internal/core"
 )
 
@@ -68,7 +66,7 @@ func New[K comparable, V any](loader Loader[K, V], o Options[K, V]) (*Cache[K, V
 	}
 	c := &Cache[K, V]{
 		loader: loader, o: o, me: Member(rand.Text()), log: o.Logger, start: time.Now(),
-		reads: map[core.ReadID]*reader[V]{}, samples: newSampler[K](), stats: stats{peeked: xsync.NewCounter()},
+		reads: map[core.ReadID]*reader[V]{}, samples: newSampler[K](), stats: stats{peeked: newTally()},
 	}
 	if err := c.connect(); err != nil {
 		return nil, fmt.Errorf("hotcache: %w", err)
@@ -129,14 +127,14 @@ func (c *Cache[K, V]) now() time.Duration { return time.Since(c.start) }
 func (c *Cache[K, V]) Get(ctx context.Context, key K) (V, error) {
 	if c.memory != nil {
 		if r, ok := c.memory.get(key, c.start); ok {
-			c.samples.hit(key)
+			c.samples.count(c.samples.hits, key)
 			if !r.absent {
 				return r.value, nil
 			}
 			return r.value, c.notFound(key)
 		}
 	}
-	c.samples.other(key)
+	c.samples.count(c.samples.others, key)
 	v, _, err := c.read(ctx, key, 0)
 	return v, err
 }
@@ -152,14 +150,14 @@ func (c *Cache[K, V]) GetVersion(ctx context.Context, key K) (V, Version, error)
 func (c *Cache[K, V]) GetAtLeast(ctx context.Context, key K, min Version) (V, Version, error) {
 	if c.memory != nil && min != Fresh {
 		if r, ok := c.memory.get(key, c.start); ok && r.version >= min {
-			c.samples.hit(key)
+			c.samples.count(c.samples.hits, key)
 			if !r.absent {
 				return r.value, r.version, nil
 			}
 			return r.value, r.version, c.notFound(key)
 		}
 	}
-	c.samples.other(key)
+	c.samples.count(c.samples.others, key)
 	return c.read(ctx, key, min)
 }
 
@@ -255,7 +253,7 @@ func (c *Cache[K, V]) wait(ctx context.Context, name string, min Version, begin 
 func (c *Cache[K, V]) Peek(ctx context.Context, key K) (value V, ok bool, err error) {
 	if c.memory != nil {
 		if r, ok := c.memory.get(key, c.start); ok {
-			c.stats.peeked.Inc()
+			c.stats.peeked.add()
 			return r.value, !r.absent, nil
 		}
 	}

@@ -57,18 +57,20 @@ const (
 )
 
 func newSampler[K comparable]() *sampler[K] {
-	processors := 1 << bits.Len(uint(runtime.GOMAXPROCS(0)-1))
-	n := min(processors, maxBuffers)
-	s := &sampler[K]{buffers: make([]sampleBuffer[K], n), hits: newTally(processors), others: newTally(processors)}
+	n := min(processors(), maxBuffers)
+	s := &sampler[K]{buffers: make([]sampleBuffer[K], n), hits: newTally(), others: newTally()}
 	for i := range s.buffers {
 		s.buffers[i].kept = make([]sample[K], 2*samplesWanted/n)
 	}
 	return s
 }
 
+// processors is how many there are, rounded up to a power of two.
+func processors() int { return 1 << bits.Len(uint(runtime.GOMAXPROCS(0)-1)) }
+
 // newTally has more stripes than there are processors, since it is by chance which one a reader gets.
-func newTally(processors int) tally {
-	t := make(tally, min(4*processors, maxStripes))
+func newTally() tally {
+	t := make(tally, min(4*processors(), maxStripes))
 	t.draw(0)
 	return t
 }
@@ -107,16 +109,9 @@ func after(read uint64, thin uint32) uint64 {
 	return (read+gap)<<thinBits | uint64(thin)
 }
 
-// hit counts a read that memory answered, and notes its key, perhaps.
-func (s *sampler[K]) hit(key K) {
-	if st, n, next := s.hits.add(); n >= next>>thinBits {
-		s.due(st, n, next, key)
-	}
-}
-
-// other is hit for a read that goes the long way.
-func (s *sampler[K]) other(key K) {
-	if st, n, next := s.others.add(); n >= next>>thinBits {
+// count counts a read in one of the tallies, and notes its key, perhaps.
+func (s *sampler[K]) count(t tally, key K) {
+	if st, n, next := t.add(); n >= next>>thinBits {
 		s.due(st, n, next, key)
 	}
 }

@@ -16,7 +16,7 @@ func TestSamplerStandsForAll(t *testing.T) {
 	for round := range 6 {
 		const reads = 1 << 20
 		for i := range reads {
-			s.hit(i % 4)
+			s.count(s.hits, i%4)
 		}
 		missed, thin := s.missed.Load(), s.thin.Load()
 		var sum [4]float64
@@ -42,7 +42,7 @@ func TestSamplerStandsForAll(t *testing.T) {
 	for range 3 {
 		s.collect(nil)
 	}
-	s.hit(1)
+	s.count(s.hits, 1)
 	if got := s.collect(nil); len(got) != 1 || got[0] != (sample[int]{1, 1}) {
 		t.Errorf("one read after a quiet time is sampled as %v", got)
 	}
@@ -58,9 +58,9 @@ func TestSamplerIsUnbiased(t *testing.T) {
 		for round := range rounds {
 			for i := range reads {
 				if key := i % period; i&(period<<1) == 0 {
-					s.hit(key)
+					s.count(s.hits, key)
 				} else {
-					s.other(key)
+					s.count(s.others, key)
 				}
 			}
 			for _, one := range s.collect(nil) {
@@ -91,7 +91,7 @@ func TestSamplerIsShared(t *testing.T) {
 	for range 4 {
 		all.Go(func() {
 			for i := range 100_000 {
-				s.hit(i)
+				s.count(s.hits, i)
 			}
 		})
 	}
@@ -109,7 +109,7 @@ func BenchmarkSampler(b *testing.B) {
 	b.ReportAllocs()
 	n := 0
 	for b.Loop() {
-		s.hit(7)
+		s.count(s.hits, 7)
 		if n++; n == 1<<20 { // as often as it would be by time
 			s.collect(nil)
 			n = 0

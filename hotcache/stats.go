@@ -4,14 +4,12 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/puzpuzpuz/xsync/v4"
-
 	"github.com/latchkey-go/latchkey/hotcache/internal/core"
 )
 
 // stats are the cache's own counters. What is not atomic is guarded by the cache's mutex.
 type stats struct {
-	peeked        *xsync.Counter // answers of memory that are no reads, and are not sampled
+	peeked        tally // answers of memory that are no reads, and are not sampled
 	evicted       atomic.Uint64
 	stuck         atomic.Int64 // loaders that go on though their time is over
 	hotSent       atomic.Uint64
@@ -97,7 +95,7 @@ func (c *Cache[K, V]) Stats() Stats {
 	for o := core.FromMemory; o < core.Outcomes; o++ {
 		out.Reads[o.String()] = s.outcomes[o]
 	}
-	out.Reads[core.FromMemory.String()] += c.samples.hits.sum() + uint64(s.peeked.Value())
+	out.Reads[core.FromMemory.String()] += c.samples.hits.sum() + s.peeked.sum()
 	out.Loads, out.LoadErrors, out.LoadTime = s.loads, s.loadErrors, s.loadTime
 	out.RefusedLease, out.RefusedFloor = s.refusedLease, s.refusedFloor
 	out.Invalidations, out.Losses, out.Dropped = s.invalidations, s.losses, s.dropped

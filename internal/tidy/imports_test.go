@@ -44,7 +44,7 @@ var directions = []direction{
 		[]string{"github.com/anishathalye/porcupine", "pgregory.net/rapid"},
 		"the suite judges stores by the contract alone, so that none can be favoured"},
 	{"hotcache", []string{"hotcache/internal/core", "internal/feed"},
-		[]string{"github.com/maypok86/otter/v2", "github.com/puzpuzpuz/xsync/v4"},
+		[]string{"github.com/maypok86/otter/v2"},
 		"the cache sees the contract of nodes, never one but the embedded; a library stores what memory keeps"},
 	{"hotcache/internal/core", []string{"internal/feed"}, nil,
 		"the core is a pure function of state, now and event, so that the cache and the simulator make the same decisions"},
